@@ -1,0 +1,1 @@
+"""qsratchet: encrypted queues with forward secrecy and post-compromise security, as sans-IO state machines."""

@@ -1,0 +1,1 @@
+"""The queue ratchet: frames, key schedule, Enqueuer, Dequeuer, grants."""
