@@ -18,12 +18,25 @@ from ..crypto.kem import SEED_SIZE, PrivateKey
 from ..crypto.secret import Sensitive
 from ..crypto.suites import DEFAULT_SUITE, SUITES, TAG_SIZE, Suite, one_kem
 from ..errors import LimitExceeded, MisuseError
-from .frames import EPOCH_CAP, SEQ_LIMIT, FrameType, Header, checked_aad, checked_nonce, header_of, read_head
+from .frames import (
+    DATA,
+    EPOCH_CAP,
+    HEADER,
+    HEADER_SIZE,
+    SEQ_LIMIT,
+    VERSION,
+    FrameType,
+    Header,
+    checked_aad,
+    checked_nonce,
+    header_of,
+    read_head,
+)
 from .grants import Grant, OwnerKeys
 from .opened import NOTHING_MISSING, Head, Initialised, Message, Opened, Updated
 from .policy import ReadPolicy
 from .request import CreationRequest, KeyOffer, checked_id, checked_suites, read_id, read_suites, write_suites
-from .schedule import open_data, open_head, open_init, open_run, open_update, queue_context
+from .schedule import open_body, open_head, open_init, open_run, open_update, queue_context, unpad
 from .verdicts import (
     Duplicate,
     EpochGap,
@@ -51,7 +64,7 @@ DISCARD_LIMIT: Final = 256
 
 _DEFAULT_POLICY: Final = ReadPolicy()
 _UNKNOWN: Final = bytes(TAG_SIZE)
-_message: Final = tuple.__new__
+_new: Final = tuple.__new__
 
 
 class Dequeuer(Sensitive):
@@ -70,10 +83,10 @@ class Dequeuer(Sensitive):
         "_policy",
         "_qctx",
         "_queue_id",
-        "_recent",
         "_service_id",
         "_suite",
         "_suites",
+        "_tags",
     )
 
     _service_id: bytes
@@ -93,8 +106,8 @@ class Dequeuer(Sensitive):
     _epoch: int
     _first: int
     _next: int
-    # The tags of the last frames read, the newest last; zeros for a number that was passed over.
-    _recent: bytes
+    # The tags of the last frames, in pieces; `_window` joins them.
+    _tags: list[bytes]
 
     @classmethod
     def create(
@@ -132,9 +145,7 @@ class Dequeuer(Sensitive):
         self._suites = chosen
         self._keys = {0: key}
         self._join_secret = join_secret
-        self._suite = SUITES[chosen[0]]
-        self._qctx = self._chain_key = self._recent = b""
-        self._epoch = self._first = self._next = 0
+        self._clear()
         self._discarded = ()
         self._generation += 1
         return request
@@ -194,14 +205,19 @@ class Dequeuer(Sensitive):
     def open(self, frame: Buffer, *, aad: Buffer = b"") -> Opened:
         """Open a frame, or raise the verdict on it.  A refused frame changes nothing."""
         raw = frame if type(frame) is bytes else as_bytes(frame)
-        aad = checked_aad(aad)
-        if self._join_secret is None and self._next - self._first < EPOCH_CAP - 1:
-            bodies, chain_key = open_run(self._suite, self._qctx, self._chain_key, self._epoch, self._next, (raw,), aad)
-            if bodies:
-                seq = self._next
-                self._pass(chain_key, seq + 1, raw[-TAG_SIZE:])
-                return Message(seq, self._epoch, bodies[0])
-        return self._open(raw, aad)
+        aad = checked_aad(aad) if aad else b""
+        suite, seq, epoch = self._suite, self._next, self._epoch
+        if (
+            self._join_secret is not None
+            or raw[:HEADER_SIZE] != HEADER.pack(VERSION, DATA, suite.id, epoch, seq)
+            or seq - self._first >= EPOCH_CAP - 1
+        ):
+            return self._open(raw, aad)
+        # The frame that is due, which is the case nearly always.
+        message_key, chain_key = suite.kdf.step(self._chain_key)
+        body = unpad(open_body(suite, self._qctx, message_key, raw, seq, aad), seq)
+        self._pass(chain_key, seq + 1, raw[-TAG_SIZE:])
+        return _new(Message, (seq, epoch, body, NOTHING_MISSING))
 
     def open_many(self, frames: Iterable[Buffer], *, aad: Buffer = b"") -> list[Opened | FrameRejected]:
         """Open many frames; each gives what `open` gives or, in its place, the verdict."""
@@ -211,15 +227,13 @@ class Dequeuer(Sensitive):
         while True:
             done = len(results)
             if self._join_secret is None:
-                epoch, seq = self._epoch, self._next
+                seq = self._next
                 run = islice(raw, done, done + self._first + EPOCH_CAP - 1 - seq)
-                bodies, chain_key = open_run(self._suite, self._qctx, self._chain_key, epoch, seq, run, aad)
-                if bodies:
-                    for body in bodies:
-                        results.append(_message(Message, (seq, epoch, body, NOTHING_MISSING)))
-                        seq += 1
+                messages, chain_key = open_run(self._suite, self._qctx, self._chain_key, self._epoch, seq, run, aad)
+                if messages:
+                    results += messages
                     last = raw[max(done, len(results) - WINDOW) : len(results)]
-                    self._pass(chain_key, seq, b"".join([frame[-TAG_SIZE:] for frame in last]))
+                    self._pass(chain_key, seq + len(messages), b"".join([frame[-TAG_SIZE:] for frame in last]))
             if len(results) == len(raw):
                 return results
             try:
@@ -318,7 +332,7 @@ class Dequeuer(Sensitive):
             body += (
                 u8(_READING) + u16(self._suite.id) + self._qctx + u32(self._epoch) + u64(self._first) + u64(self._next)
             )
-            body += self._chain_key + lv(self._recent)
+            body += self._chain_key + lv(self._window())
         self._acknowledge = self._next
         return document(Kind.DEQUEUER, FORMAT, body)
 
@@ -349,9 +363,7 @@ class Dequeuer(Sensitive):
         phase = reader.u8()
         if phase == _AWAITING:
             self._join_secret = reader.take(KEY_SIZE)
-            self._suite = SUITES[self._suites[0]]
-            self._qctx = self._chain_key = self._recent = b""
-            self._epoch = self._first = self._next = 0
+            self._clear()
             return
         if phase != _READING:
             reader.fail(f"its phase is {phase}")
@@ -363,11 +375,12 @@ class Dequeuer(Sensitive):
         self._qctx = reader.take(32)
         self._epoch, self._first, self._next = reader.u32(), reader.u64(), reader.u64()
         self._chain_key = reader.take(KEY_SIZE)
-        self._recent = reader.lv()
-        if not 1 <= self._first <= self._next < SEQ_LIMIT or self._next - self._first >= EPOCH_CAP:
+        window = reader.lv()
+        if not 1 <= self._first <= self._next <= SEQ_LIMIT or self._next - self._first >= EPOCH_CAP:
             reader.fail("its numbers contradict each other")
-        if len(self._recent) != TAG_SIZE * min(WINDOW, self._next):
+        if len(window) != TAG_SIZE * min(WINDOW, self._next):
             reader.fail("its window of recent frames has the wrong length")
+        self._tags = [window]
 
     # --- inside ----------------------------------------------------------------------------------
 
@@ -389,9 +402,11 @@ class Dequeuer(Sensitive):
         chain_key = self._suite.kdf.advance(self._chain_key, len(missing))
         if header.type is FrameType.UPDATE:
             return self._open_update(frame, header, missing, chain_key)
-        body = open_data(self._suite, self._qctx, chain_key, frame, header.seq, aad)
-        self._pass(self._suite.kdf.advance(chain_key, 1), header.seq + 1, _UNKNOWN * len(missing) + frame[-TAG_SIZE:])
-        return Message(header.seq, self._epoch, body, missing)
+        seq = header.seq
+        message_key, chain_key = self._suite.kdf.step(chain_key)
+        body = unpad(open_body(self._suite, self._qctx, message_key, frame, seq, aad), seq)
+        self._pass(chain_key, seq + 1, _UNKNOWN * len(missing) + frame[-TAG_SIZE:])
+        return Message(seq, self._epoch, body, missing)
 
     def _check_place(self, header: Header, missing: range) -> None:
         """Whether a frame of this number and epoch can be next, and how far ahead it may be."""
@@ -415,8 +430,9 @@ class Dequeuer(Sensitive):
 
         A frame is known again by its last 16 bytes, its tag: whatever else is sealed under the number has another one.
         """
+        window = self._window()
         back = (self._next - seq) * TAG_SIZE
-        known = self._recent[-back : len(self._recent) - back + TAG_SIZE] if back <= len(self._recent) else _UNKNOWN
+        known = window[-back : len(window) - back + TAG_SIZE] if back <= len(window) else _UNKNOWN
         if known == _UNKNOWN:
             return Passed(seq, self._next)
         return Duplicate(seq) if known == frame[-TAG_SIZE:] else Fork(seq)
@@ -455,8 +471,23 @@ class Dequeuer(Sensitive):
         """Commit: everything up to `next_seq` is behind, and these are the tags of what was read or passed over."""
         self._chain_key = chain_key
         self._next = next_seq
-        self._recent = (self._recent + tags)[-TAG_SIZE * WINDOW :]
         self._generation += 1
+        self._tags.append(tags)
+        if len(self._tags) > WINDOW:
+            self._window()
+
+    def _window(self) -> bytes:
+        """The tags of the last frames in one piece: the newest last, zeros for a number that was passed over."""
+        window = b"".join(self._tags)[-TAG_SIZE * WINDOW :]
+        self._tags = [window]
+        return window
+
+    def _clear(self) -> None:
+        """Forget the chain: INIT was not read yet."""
+        self._suite = SUITES[self._suites[0]]
+        self._qctx = self._chain_key = b""
+        self._epoch = self._first = self._next = 0
+        self._tags = []
 
     def _require_ready(self) -> None:
         if self._join_secret is not None:

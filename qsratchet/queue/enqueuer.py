@@ -8,7 +8,7 @@ storage, and no policy of its own.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Final
 from zlib import crc32
 
@@ -17,10 +17,13 @@ from ..crypto.secret import Sensitive
 from ..crypto.suites import SUITES, Suite
 from ..errors import LimitExceeded, MisuseError
 from .frames import (
+    DATA,
     EPOCH_CAP,
     EPOCH_LIMIT,
+    HEADER,
     MESSAGE_LIMIT,
     SEQ_LIMIT,
+    VERSION,
     Frame,
     FrameType,
     checked_aad,
@@ -29,7 +32,7 @@ from .frames import (
 )
 from .policy import PADME, Padding, UpdatePolicy
 from .request import CreationRequest, KeyOffer
-from .schedule import head_tag, inject_init, inject_update, queue_context, seal_run
+from .schedule import head_tag, inject_init, inject_update, pad, queue_context, seal_body, seal_run
 
 __all__ = ["Enqueuer"]
 
@@ -52,10 +55,11 @@ class Enqueuer(Sensitive):
         "_generation",
         "_key_id",
         "_next",
-        "_padding",
-        "_policy",
         "_public_key",
         "_qctx",
+        "_room",
+        "_seconds",
+        "_size_of",
         "_suite",
         "_updated_at",
     )
@@ -70,8 +74,9 @@ class Enqueuer(Sensitive):
     _updated_at: int
     _key_id: int
     _public_key: bytes
-    _policy: UpdatePolicy
-    _padding: Padding
+    _room: int
+    _seconds: int
+    _size_of: Callable[[int], int]
 
     @classmethod
     def create(
@@ -100,8 +105,8 @@ class Enqueuer(Sensitive):
         self._first = self._next = 1
         self._generation = 1
         self._updated_at = _checked_now(now)
-        self._policy = policy
-        self._padding = padding
+        self._room, self._seconds = policy.room, policy.span
+        self._size_of = padding.size_of
         return self, Frame(0, FrameType.INIT, frame)
 
     @property
@@ -135,16 +140,32 @@ class Enqueuer(Sensitive):
 
         `aad` is authenticated with the message and not stored: the owner must present the same bytes.
         """
-        return self.enqueue_many((message,), now=now, aad=aad)
+        body = message if type(message) is bytes else as_bytes(message)
+        aad = checked_aad(aad) if aad else b""
+        seq = self._next
+        if (
+            seq - self._first < self._room
+            and 0 <= now - self._updated_at < self._seconds
+            and len(body) <= MESSAGE_LIMIT
+            and seq < SEQ_LIMIT - 2
+        ):
+            suite = self._suite
+            header = HEADER.pack(VERSION, DATA, suite.id, self._epoch, seq)
+            message_key, chain_key = suite.kdf.step(self._chain_key)
+            data = seal_body(suite, self._qctx, message_key, header, pad(body, self._size_of), aad)
+            self._chain_key = chain_key
+            self._next = seq + 1
+            self._generation += 1
+            return [_new(Frame, (seq, DATA, data))]
+        return self.enqueue_many((body,), now=now, aad=aad)
 
     def enqueue_many(self, messages: Iterable[Buffer], *, now: int, aad: Buffer = b"") -> list[Frame]:
         """Seal many messages in one call, with updates where they are due; all of them or, on an error, none."""
         bodies = [message if type(message) is bytes else as_bytes(message) for message in messages]
-        for body in bodies:
-            if len(body) > MESSAGE_LIMIT:
-                raise LimitExceeded("message in bytes", len(body), MESSAGE_LIMIT)
+        longest = max(map(len, bodies), default=0)
+        if longest > MESSAGE_LIMIT:
+            raise LimitExceeded("message in bytes", longest, MESSAGE_LIMIT)
         aad = checked_aad(aad)
-        suite, qctx, padding, room = self._suite, self._qctx, self._padding, self._policy.room
         chain_key, epoch, first, seq, updated_at = (
             self._chain_key,
             self._epoch,
@@ -152,22 +173,21 @@ class Enqueuer(Sensitive):
             self._next,
             self._updated_at,
         )
-        aged = self._policy.seconds is not None and _checked_now(now) - updated_at >= self._policy.seconds
+        aged = _checked_now(now) - updated_at >= self._seconds
         if seq + len(bodies) * 2 >= SEQ_LIMIT:
             raise LimitExceeded("sequence number; create a new queue", seq + len(bodies) * 2, SEQ_LIMIT - 1)
         frames: list[Frame] = []
         done = 0
         while done < len(bodies):
-            if aged or seq - first >= room:
-                data, chain_key = self._inject(chain_key, epoch, first, seq, self._public_key, self._key_id)
-                frames.append(Frame(seq, FrameType.UPDATE, data))
+            if aged or seq - first >= self._room:
+                update, chain_key = self._inject(chain_key, epoch, first, seq, self._public_key, self._key_id)
+                frames.append(Frame(seq, FrameType.UPDATE, update))
                 seq += 1
                 epoch, first, updated_at, aged = epoch + 1, seq, now, False
-            run = bodies[done : done + room - (seq - first)]
-            sealed, chain_key = seal_run(suite, qctx, chain_key, epoch, seq, run, aad, padding)
-            for data in sealed:
-                frames.append(_frame(Frame, (seq, FrameType.DATA, data)))
-                seq += 1
+            run = bodies[done : done + self._room - (seq - first)]
+            sealed, chain_key = seal_run(self._suite, self._qctx, chain_key, epoch, seq, run, aad, self._size_of)
+            frames += sealed
+            seq += len(run)
             done += len(run)
         self._chain_key, self._epoch, self._first, self._next, self._updated_at = (
             chain_key,
@@ -245,8 +265,8 @@ class Enqueuer(Sensitive):
         reader.end()
         if not 1 <= self._first <= self._next < SEQ_LIMIT or self._next - self._first >= EPOCH_CAP:
             reader.fail("its numbers contradict each other")
-        self._policy = policy
-        self._padding = padding
+        self._room, self._seconds = policy.room, policy.span
+        self._size_of = padding.size_of
         return self
 
     def _update_to(self, public_key: bytes, key_id: int, now: int) -> Frame:
@@ -269,8 +289,8 @@ class Enqueuer(Sensitive):
         return inject_update(self._suite, self._qctx, chain_key, epoch, first, seq, public_key, key_id)
 
 
+_new: Final = tuple.__new__
 _LOAD: Final = struct.Struct(">HIQQQQI32s32s")
-_frame: Final = tuple.__new__
 
 
 def _checked_now(now: int) -> int:

@@ -16,9 +16,11 @@ from .verdicts import FrameRejected, HeadRejected, MalformedFrame, UnknownSuite,
 
 __all__ = [
     "AAD_LIMIT",
+    "DATA",
     "EPOCH_CAP",
     "EPOCH_LIMIT",
     "FRAME_LIMIT",
+    "HEADER",
     "HEADER_SIZE",
     "HEAD_SIZE",
     "MESSAGE_LIMIT",
@@ -32,7 +34,6 @@ __all__ = [
     "checked_nonce",
     "header_of",
     "pack_header",
-    "prefix",
     "read_head",
 ]
 
@@ -40,8 +41,8 @@ VERSION: Final = 1
 HEADER_SIZE: Final = 16
 HEAD_SIZE: Final = HEADER_SIZE + 32
 
-#: Sequence numbers stay below 2⁶³, so that they fit the signed integers of SQL and Parquet.
-SEQ_LIMIT: Final = 1 << 63
+#: Sequence numbers stay below 2⁶³ - 1, so that they and the number after the last fit SQL's and Parquet's integers.
+SEQ_LIMIT: Final = (1 << 63) - 1
 #: Epochs are a u32 on the wire.
 EPOCH_LIMIT: Final = 1 << 32
 #: An epoch has at most this many frames, its UPDATE included: it bounds what one stolen chain key opens,
@@ -87,17 +88,15 @@ class Frame(NamedTuple):
     data: bytes
 
 
-_HEADER: Final = struct.Struct(">BBHIQ")
+#: version u8, type u8, suite u16, epoch u32, seq u64.
+HEADER: Final = struct.Struct(">BBHIQ")
+#: A member of an enumeration, looked up once: the inner loops use it for every message.
+DATA: Final = FrameType.DATA
 _TYPES: Final = {int(type): type for type in FrameType}
 
 
 def pack_header(type: FrameType, suite: int, epoch: int, seq: int) -> bytes:
-    return _HEADER.pack(VERSION, type, suite, epoch, seq)
-
-
-def prefix(type: FrameType, suite: int, epoch: int) -> bytes:
-    """The first 8 bytes of a header: all but the sequence number."""
-    return _HEADER.pack(VERSION, type, suite, epoch, 0)[:8]
+    return HEADER.pack(VERSION, type, suite, epoch, seq)
 
 
 def header_of(frame: Buffer) -> Header:
@@ -107,7 +106,7 @@ def header_of(frame: Buffer) -> Header:
         raise MalformedFrame(f"a frame has at least {HEADER_SIZE} bytes, this one has {size}: fetch it again")
     if size > FRAME_LIMIT:
         raise MalformedFrame(f"a frame has at most {FRAME_LIMIT} bytes, this one has {size}")
-    version, type, suite, epoch, seq = _HEADER.unpack_from(frame)
+    version, type, suite, epoch, seq = HEADER.unpack_from(frame)
     if version != VERSION:
         raise UnknownVersion(version)
     known = _TYPES.get(type)
@@ -116,7 +115,7 @@ def header_of(frame: Buffer) -> Header:
     if suite not in SUITES:
         raise UnknownSuite(suite)
     if seq >= SEQ_LIMIT:
-        raise MalformedFrame(f"sequence numbers end below 2⁶³, this frame claims {seq}")
+        raise MalformedFrame(f"sequence numbers end below 2⁶³ - 1, this frame claims {seq}")
     return Header(known, suite, epoch, seq)
 
 

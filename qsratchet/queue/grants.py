@@ -22,13 +22,14 @@ from .opened import Head, Initialised, Message, Opened, Updated
 from .request import read_id, read_suites, write_suites
 from .schedule import (
     confirm_init,
-    open_data,
+    open_body,
     open_head,
     open_init,
     open_run,
     open_update,
     open_update_body,
     queue_context,
+    unpad,
 )
 from .verdicts import (
     FrameRejected,
@@ -141,9 +142,9 @@ class Grant(Sensitive):
             if isinstance(first, Message):
                 seq = first.seq + 1
                 run = islice(raw, len(results), len(results) + self.first_seq + EPOCH_CAP - 1 - seq)
-                bodies, key = open_run(self.suite, self.qctx, self._cursor[1], self.epoch, seq, run, aad)
-                results.extend(Message(number, self.epoch, body) for number, body in enumerate(bodies, seq))
-                self._cursor = (seq + len(bodies), key)
+                messages, key = open_run(self.suite, self.qctx, self._cursor[1], self.epoch, seq, run, aad)
+                results += messages
+                self._cursor = (seq + len(messages), key)
         return results
 
     def verify_head(self, head: Buffer, nonce: Buffer, *, next_seq: int) -> Head:
@@ -166,8 +167,9 @@ class Grant(Sensitive):
             raise OutsideGrant(seq, header.epoch, self.first_seq, self.epoch)
         chain_key = self.chain_key(seq)
         if header.type is FrameType.DATA:
-            body = open_data(self.suite, self.qctx, chain_key, frame, seq, aad)
-            self._cursor = (seq + 1, self.suite.kdf.advance(chain_key, 1))
+            message_key, next_key = self.suite.kdf.step(chain_key)
+            body = unpad(open_body(self.suite, self.qctx, message_key, frame, seq, aad), seq)
+            self._cursor = (seq + 1, next_key)
             return Message(seq, self.epoch, body)
         if header.type is FrameType.UPDATE:
             update = open_update_body(self.suite, self.qctx, chain_key, frame, seq)

@@ -6,11 +6,13 @@ change its configuration for every queue at once.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final
 
 from ..errors import MisuseError
-from .frames import EPOCH_CAP
+from .frames import EPOCH_CAP, SEQ_LIMIT
 
 __all__ = ["PADME", "UNPADDED", "Padding", "ReadPolicy", "UpdatePolicy"]
 
@@ -38,6 +40,11 @@ class UpdatePolicy:
     def room(self) -> int:
         """How many DATA frames an epoch takes."""
         return EPOCH_CAP - 1 if self.frames is None else self.frames
+
+    @property
+    def span(self) -> int:
+        """How many seconds an epoch lasts; beyond every clock when that is switched off."""
+        return SEQ_LIMIT if self.seconds is None else self.seconds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,17 +80,26 @@ class Padding:
         if self.buckets and self.buckets[-1] > 1 << 20:
             raise MisuseError("the largest bucket may have 1 MiB at most")
 
-    def size(self, length: int) -> int:
-        """The padded size of `length` bytes."""
-        if not self.buckets:
-            exponent = length.bit_length() - 1
-            mask = (1 << max(exponent - exponent.bit_length(), 0)) - 1
-            return (length + mask) & ~mask
+    @property
+    def size_of(self) -> Callable[[int], int]:
+        """The function from a length to its padded length."""
+        return self._bucket if self.buckets else padme
+
+    def _bucket(self, length: int) -> int:
         for size in self.buckets:
             if length <= size:
                 return size
         last = self.buckets[-1]
         return -(-length // last) * last
+
+
+# Most queues carry few different lengths, and a look-up costs a third of the arithmetic.
+@lru_cache(maxsize=4096)
+def padme(length: int) -> int:
+    """The Padmé size of `length` bytes: only the leading bits of a length stay visible."""
+    exponent = length.bit_length() - 1
+    mask = (1 << max(exponent - exponent.bit_length(), 0)) - 1
+    return (length + mask) & ~mask
 
 
 PADME: Final = Padding()

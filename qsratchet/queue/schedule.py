@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import os
 import struct
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from ..codec import Buffer, lv, u8, u16, u32, u64
 from ..crypto.kdf import KEY_SIZE, Kdf, same
 from ..crypto.kem import PrivateKey
-from ..crypto.suites import NONCE_SIZE, TAG_SIZE, InvalidTag, Suite
-from .frames import HEADER_SIZE, VERSION, FrameType, pack_header, prefix
-from .policy import Padding
+from ..crypto.suites import NONCE_SIZE, InvalidTag, Suite
+from .frames import DATA, EPOCH_LIMIT, HEADER, HEADER_SIZE, VERSION, Frame, FrameType, pack_header
+from .opened import NOTHING_MISSING, Message
 from .verdicts import HeadRejected, MalformedFrame, MissingKey, Tampered
 
 __all__ = [
@@ -25,14 +25,17 @@ __all__ = [
     "head_tag",
     "inject_init",
     "inject_update",
-    "open_data",
+    "open_body",
     "open_head",
     "open_init",
     "open_run",
     "open_update",
     "open_update_body",
+    "pad",
     "queue_context",
+    "seal_body",
     "seal_run",
+    "unpad",
 ]
 
 CONFIRMATION_SIZE: Final = 32
@@ -137,8 +140,7 @@ def inject_update(
     confirmation = _confirmation(kdf, next_key, qctx, header, key_id, ended, sealed)
     body = _UPDATE.pack(key_id, ended, confirmation) + sealed
     message_key, _ = kdf.step(chain_key)
-    nonce = os.urandom(NONCE_SIZE)
-    return Injection(header + nonce + suite.aead(message_key).encrypt(nonce, body, qctx + header), next_key)
+    return Injection(seal_body(suite, qctx, message_key, header, body, b""), next_key)
 
 
 class UpdateBody(NamedTuple):
@@ -152,7 +154,8 @@ class UpdateBody(NamedTuple):
 
 def open_update_body(suite: Suite, qctx: bytes, chain_key: bytes, frame: bytes, seq: int) -> UpdateBody:
     """Open an UPDATE frame as far as its epoch's chain reaches; the randomness in it stays sealed."""
-    body = _open_body(suite, qctx, chain_key, frame, seq, b"")
+    message_key, _ = suite.kdf.step(chain_key)
+    body = open_body(suite, qctx, message_key, frame, seq, b"")
     if len(body) != _UPDATE.size + KEY_SIZE + suite.kem.overhead:
         raise MalformedFrame(
             f"the UPDATE frame {seq} is authentic but has a body of {len(body)} bytes: the service is faulty"
@@ -173,6 +176,8 @@ def open_update(
 ) -> tuple[bytes, int]:
     """Open the UPDATE frame that ends `epoch`; return the next epoch's first chain key and the owner's key id."""
     kdf = suite.kdf
+    if epoch + 1 >= EPOCH_LIMIT:
+        raise MalformedFrame(f"epochs end at {EPOCH_LIMIT - 1}, so there is no UPDATE after it")
     body = open_update_body(suite, qctx, chain_key, frame, seq)
     if body.ended != seq - first + 1:
         raise MalformedFrame(
@@ -194,6 +199,46 @@ def open_update(
 
 
 # --- DATA ----------------------------------------------------------------------------------------
+#
+# `seal_body` and `open_body` are for one frame; `seal_run` and `open_run` are for many in a row and give the same (the
+# tests compare them).  Those are the inner loops of everything, so what would be calls stands in place there.
+
+
+def pad(message: bytes, size_of: Callable[[int], int]) -> bytes:
+    """A length field, the message, and zeros."""
+    length = len(message)
+    return (_LENGTH.pack(length) + message).ljust(size_of(length + 4), b"\0")
+
+
+def unpad(body: bytes, seq: int) -> bytes:
+    """The message of a padded body."""
+    if len(body) >= 4:
+        end = _LENGTH.unpack_from(body)[0] + 4
+        if body.count(0, end) == len(body) - end:
+            return body[4:end]
+    raise MalformedFrame(f"frame {seq} is authentic but wrongly padded: the service is faulty")
+
+
+def seal_body(suite: Suite, qctx: bytes, message_key: bytes, header: bytes, body: bytes, aad: bytes) -> bytes:
+    """Seal a body as the frame with this header (section 5.3).
+
+    The nonce is random although the key is used once: a restored backup or a second writer repeats keys, and then two
+    frames under one key must not share a nonce.
+    """
+    nonce = os.urandom(NONCE_SIZE)
+    return header + nonce + suite.aead(message_key).encrypt(nonce, body, qctx + header + aad)
+
+
+def open_body(suite: Suite, qctx: bytes, message_key: bytes, frame: bytes, seq: int, aad: bytes) -> bytes:
+    """Open a DATA or UPDATE frame under its message key; the body as it was sealed."""
+    try:
+        return suite.aead(message_key).decrypt(
+            frame[HEADER_SIZE:_BODY_START], frame[_BODY_START:], qctx + frame[:HEADER_SIZE] + aad
+        )
+    except InvalidTag:
+        raise Tampered(seq) from None
+    except ValueError:
+        raise MalformedFrame(f"frame {seq} is cut short to {len(frame)} bytes: fetch it again") from None
 
 
 def seal_run(
@@ -204,26 +249,23 @@ def seal_run(
     seq: int,
     messages: Sequence[bytes],
     aad: bytes,
-    padding: Padding,
-) -> tuple[list[bytes], bytes]:
-    """Seal messages under consecutive numbers of one epoch; return the frames and the next chain key.
-
-    This and `open_run` are the inner loops of everything; what looks repeated in them is there for speed.
-    """
-    step, aead, size_of, pack = suite.kdf.step, suite.aead, padding.size, _LENGTH.pack
-    start = prefix(FrameType.DATA, suite.id, epoch)
-    # A random nonce beside a single-use key: a restored backup or a second writer repeats keys, and then
-    # two frames under one key must not share a nonce (section 5.3).
+    size_of: Callable[[int], int],
+) -> tuple[list[Frame], bytes]:
+    """Seal messages under consecutive numbers of one epoch; return the frames and the next chain key."""
+    step, aead, suite_id, pack, new = suite.kdf.step, suite.aead, suite.id, _LENGTH.pack, tuple.__new__
+    pack_header, data_type = HEADER.pack, DATA
     nonces = os.urandom(NONCE_SIZE * len(messages))
-    frames = []
+    frames: list[Frame] = []
     at = 0
     for message in messages:
-        header = start + seq.to_bytes(8, "big")
+        length = len(message)
+        header = pack_header(VERSION, data_type, suite_id, epoch, seq)
         message_key, chain_key = step(chain_key)
         nonce = nonces[at : at + NONCE_SIZE]
-        length = len(message)
-        padded = (pack(length) + message).ljust(size_of(length + 4), b"\0")
-        frames.append(header + nonce + aead(message_key).encrypt(nonce, padded, qctx + header + aad))
+        sealed = aead(message_key).encrypt(
+            nonce, (pack(length) + message).ljust(size_of(length + 4), b"\0"), qctx + header + aad
+        )
+        frames.append(new(Frame, (seq, data_type, header + nonce + sealed)))
         seq += 1
         at += NONCE_SIZE
     return frames, chain_key
@@ -231,56 +273,33 @@ def seal_run(
 
 def open_run(
     suite: Suite, qctx: bytes, chain_key: bytes, epoch: int, seq: int, frames: Iterable[Buffer], aad: bytes
-) -> tuple[list[bytes], bytes]:
+) -> tuple[list[Message], bytes]:
     """Open DATA frames of one epoch with the numbers `seq`, `seq + 1`, …; stop before the first that does not fit.
 
     The result is the messages of the frames opened and the chain key after them.  The frame at which it stopped is
-    judged by the caller, once.  Frames may be `bytes` or memoryviews of bytes into a larger buffer, which is how the
-    bulk pipeline drives it without copying.
+    judged by the caller.  Frames may be `bytes` or memoryviews of bytes into a larger buffer, which is how the bulk
+    pipeline drives it without copying.
     """
-    step, aead, unpack = suite.kdf.step, suite.aead, _LENGTH.unpack_from
-    start = prefix(FrameType.DATA, suite.id, epoch)
-    messages: list[bytes] = []
-    for frame in frames:
-        header = start + seq.to_bytes(8, "big")
-        if frame[:HEADER_SIZE] != header:
-            break
-        message_key, next_key = step(chain_key)
-        try:
-            padded = aead(message_key).decrypt(frame[HEADER_SIZE:_BODY_START], frame[_BODY_START:], qctx + header + aad)
-        except (InvalidTag, ValueError):
-            break
-        if len(padded) < 4:
-            break
-        end = unpack(padded)[0] + 4
-        if end > len(padded) or padded.count(0, end) != len(padded) - end:
-            break
-        messages.append(padded[4:end])
-        chain_key = next_key
-        seq += 1
-    return messages, chain_key
-
-
-def open_data(suite: Suite, qctx: bytes, chain_key: bytes, frame: Buffer, seq: int, aad: bytes) -> bytes:
-    """Open one DATA frame whose chain key this is, or say what is wrong with it."""
-    padded = _open_body(suite, qctx, chain_key, frame, seq, aad)
-    if len(padded) < 4:
-        raise MalformedFrame(f"frame {seq} is authentic but has no length field: the service is faulty")
-    end = _LENGTH.unpack_from(padded)[0] + 4
-    if end > len(padded) or padded.count(0, end) != len(padded) - end:
-        raise MalformedFrame(f"frame {seq} is authentic but wrongly padded: the service is faulty")
-    return padded[4:end]
-
-
-def _open_body(suite: Suite, qctx: bytes, chain_key: bytes, frame: Buffer, seq: int, aad: bytes) -> bytes:
-    if len(frame) < _BODY_START + TAG_SIZE:
-        raise MalformedFrame(f"frame {seq} is cut short to {len(frame)} bytes: fetch it again")
-    message_key, _ = suite.kdf.step(chain_key)
-    header = bytes(frame[:HEADER_SIZE])
+    step, aead, suite_id, unpack, new = suite.kdf.step, suite.aead, suite.id, _LENGTH.unpack_from, tuple.__new__
+    pack_header, data_type, missing = HEADER.pack, DATA, NOTHING_MISSING
+    messages: list[Message] = []
     try:
-        return suite.aead(message_key).decrypt(frame[HEADER_SIZE:_BODY_START], frame[_BODY_START:], qctx + header + aad)
-    except InvalidTag:
-        raise Tampered(seq) from None
+        for frame in frames:
+            header = pack_header(VERSION, data_type, suite_id, epoch, seq)
+            if frame[:HEADER_SIZE] != header:
+                break
+            message_key, next_key = step(chain_key)
+            body = aead(message_key).decrypt(frame[HEADER_SIZE:_BODY_START], frame[_BODY_START:], qctx + header + aad)
+            end = unpack(body)[0] + 4
+            if body.count(0, end) != len(body) - end:
+                break
+            messages.append(new(Message, (seq, epoch, body[4:end], missing)))
+            chain_key = next_key
+            seq += 1
+    except (InvalidTag, ValueError, struct.error):
+        # Not authentic, cut off within the nonce, or without a length field.
+        pass
+    return messages, chain_key
 
 
 # --- HEAD ----------------------------------------------------------------------------------------
