@@ -204,21 +204,6 @@ def open_update(
 # tests compare them).  Those are the inner loops of everything, so what would be calls stands in place there.
 
 
-def pad(message: bytes, size_of: Callable[[int], int]) -> bytes:
-    """A length field, the message, and zeros."""
-    length = len(message)
-    return (_LENGTH.pack(length) + message).ljust(size_of(length + 4), b"\0")
-
-
-def unpad(body: bytes, seq: int) -> bytes:
-    """The message of a padded body."""
-    if len(body) >= 4:
-        end = _LENGTH.unpack_from(body)[0] + 4
-        if body.count(0, end) == len(body) - end:
-            return body[4:end]
-    raise MalformedFrame(f"frame {seq} is authentic but wrongly padded: the service is faulty")
-
-
 def seal_body(suite: Suite, qctx: bytes, message_key: bytes, header: bytes, body: bytes, aad: bytes) -> bytes:
     """Seal a body as the frame with this header (section 5.3).
 
@@ -241,6 +226,21 @@ def open_body(suite: Suite, qctx: bytes, message_key: bytes, frame: bytes, seq: 
         raise MalformedFrame(f"frame {seq} is cut short to {len(frame)} bytes: fetch it again") from None
 
 
+def pad(message: bytes, size_of: Callable[[int], int]) -> bytes:
+    """A length field, the message, and zeros (section 5.3)."""
+    length = len(message)
+    return (_LENGTH.pack(length) + message).ljust(size_of(length + 4), b"\0")
+
+
+def unpad(body: bytes, seq: int) -> bytes:
+    """The message of a padded body.  What it is padded with is authenticated already and is not looked at."""
+    if len(body) >= 4:
+        end = _LENGTH.unpack_from(body)[0] + 4
+        if end <= len(body):
+            return body[4:end]
+    raise MalformedFrame(f"frame {seq} is authentic but wrongly padded: the service is faulty")
+
+
 def seal_run(
     suite: Suite,
     qctx: bytes,
@@ -257,14 +257,15 @@ def seal_run(
     nonces = os.urandom(NONCE_SIZE * len(messages))
     frames: list[Frame] = []
     at = 0
+    known = size = -1
     for message in messages:
         length = len(message)
+        if length != known:
+            known, size = length, size_of(length + 4)
         header = pack_header(VERSION, data_type, suite_id, epoch, seq)
         message_key, chain_key = step(chain_key)
         nonce = nonces[at : at + NONCE_SIZE]
-        sealed = aead(message_key).encrypt(
-            nonce, (pack(length) + message).ljust(size_of(length + 4), b"\0"), qctx + header + aad
-        )
+        sealed = aead(message_key).encrypt(nonce, (pack(length) + message).ljust(size, b"\0"), qctx + header + aad)
         frames.append(new(Frame, (seq, data_type, header + nonce + sealed)))
         seq += 1
         at += NONCE_SIZE
@@ -291,7 +292,7 @@ def open_run(
             message_key, next_key = step(chain_key)
             body = aead(message_key).decrypt(frame[HEADER_SIZE:_BODY_START], frame[_BODY_START:], qctx + header + aad)
             end = unpack(body)[0] + 4
-            if body.count(0, end) != len(body) - end:
+            if end > len(body):
                 break
             messages.append(new(Message, (seq, epoch, body[4:end], missing)))
             chain_key = next_key
