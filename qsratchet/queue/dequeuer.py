@@ -21,6 +21,7 @@ from ..errors import LimitExceeded, MisuseError
 from .frames import (
     DATA,
     EPOCH_CAP,
+    FRAME_LIMIT,
     HEADER,
     HEADER_SIZE,
     SEQ_LIMIT,
@@ -210,6 +211,7 @@ class Dequeuer(Sensitive):
         if (
             self._join_secret is not None
             or raw[:HEADER_SIZE] != HEADER.pack(VERSION, DATA, suite.id, epoch, seq)
+            or len(raw) > FRAME_LIMIT
             or seq - self._first >= EPOCH_CAP - 1
         ):
             return self._open(raw, aad)

@@ -189,6 +189,8 @@ class Enqueuer(Sensitive):
             frames += sealed
             seq += len(run)
             done += len(run)
+        if not frames:
+            return frames
         self._chain_key, self._epoch, self._first, self._next, self._updated_at = (
             chain_key,
             epoch,
