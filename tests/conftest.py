@@ -1,6 +1,6 @@
 """Settings of the whole test run.
 
-`pytest --hypothesis-profile long` runs every property for a long time: the campaign whose last result is in docs/testing.md.
+`pytest --hypothesis-profile long` runs every property for a long time; docs/testing.md has the last result.
 """
 
 from __future__ import annotations

@@ -399,7 +399,7 @@ class Dequeuer(Sensitive):
             raise self._again(frame, header.seq)
         if header.type is FrameType.INIT:
             raise UnexpectedInit(header.seq)
-        missing = range(self._next, header.seq)
+        missing = range(self._next, header.seq) if header.seq > self._next else NOTHING_MISSING
         self._check_place(header, missing)
         chain_key = self._suite.kdf.advance(self._chain_key, len(missing))
         if header.type is FrameType.UPDATE:
@@ -416,16 +416,16 @@ class Dequeuer(Sensitive):
         if header.epoch < epoch or (header.epoch > epoch and not missing):
             raise WrongEpoch(header.seq, header.epoch, epoch)
         if header.epoch > epoch:
-            raise EpochGap(missing.start, header.seq - 1, header.epoch, epoch)
+            raise EpochGap(self._next, header.seq - 1, header.epoch, epoch)
         place = header.seq - self._first
         if place >= EPOCH_CAP or (place == EPOCH_CAP - 1 and header.type is FrameType.DATA):
             raise MalformedFrame(
                 f"an epoch has {EPOCH_CAP} frames at most, its UPDATE included, and frame {header.seq} is beyond them"
             )
         if missing and not self._policy.tolerant:
-            raise Gap(missing.start, header.seq - 1)
+            raise Gap(self._next, header.seq - 1)
         if len(missing) > self._policy.forward_limit:
-            raise GapTooWide(missing.start, header.seq - 1, self._policy.forward_limit)
+            raise GapTooWide(self._next, header.seq - 1, self._policy.forward_limit)
 
     def _again(self, frame: bytes, seq: int) -> FrameRejected:
         """The verdict on a number that was passed already.

@@ -27,7 +27,7 @@ class UpdatePolicy:
     every key offer, and no policy lets an epoch grow beyond `EPOCH_CAP` frames.
     """
 
-    frames: int | None = 400
+    frames: int | None = 500
     seconds: int | None = 86_400
 
     def __post_init__(self) -> None:

@@ -252,7 +252,7 @@ def test_a_request_or_offer_that_is_damaged_or_has_left_over_bytes_is_refused() 
     ):
         for place in range(len(blob)):
             with pytest.raises(DecodeError):
-                decode(blob[:place])  # type: ignore[operator]
+                decode(blob[:place])
         kind = Kind(blob[:4])
         with pytest.raises(DecodeError, match="left over"):
-            decode(document(kind, 1, blob[5:-4] + b"\0"))  # type: ignore[operator]
+            decode(document(kind, 1, blob[5:-4] + b"\0"))
