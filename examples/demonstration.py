@@ -22,6 +22,7 @@ from qsratchet import (
     Grant,
     Message,
     ReadPolicy,
+    Updated,
     UpdatePolicy,
 )
 
@@ -31,8 +32,8 @@ UPDATE_EVERY = 4
 def stolen_from_service(state: bytes, frames: list[Frame]) -> set[int]:
     """The numbers of the messages that a copy of the service's state opens.
 
-    The state holds the chain key of the next number: as good as a grant for the rest of that epoch, and for nothing else,
-    because the private keys are with the owner.
+    The state holds the chain key of the next number: as good as a grant for the rest of that epoch, and for nothing
+    else, because the private keys are with the owner.
     """
     service = Enqueuer.load(state)
     grant = Grant(
@@ -63,7 +64,7 @@ def stolen_from_owner(state: bytes, frames: list[Frame]) -> set[int]:
 
 
 def picture(frames: list[Frame], read: set[int], moment: int) -> str:
-    """A letter a frame: # read by the thief, . closed to it, i and u for INIT and UPDATE; | is the moment of the theft."""
+    """A sign a frame: # read by the thief, . closed to it, i and u for INIT and UPDATE, | the moment of the theft."""
     signs = []
     for frame in frames:
         if frame.seq == moment:
@@ -85,26 +86,30 @@ def main() -> int:
     owner, request = Dequeuer.create(b"service.example", b"queue 1", suites=(suite,))
     service, init = Enqueuer.create(request.encode(), now=0, policy=UpdatePolicy(frames=UPDATE_EVERY, seconds=None))
     frames = [init]
-    service_states: dict[int, bytes] = {}
-    owner_states: dict[int, bytes] = {}
+    states: dict[int, tuple[bytes, bytes]] = {}
 
     def deliver(stored: list[Frame]) -> None:
         for frame in stored:
-            opened = owner.open(frame.data)
-            what = (
-                f"the owner reads {opened.body!r}" if isinstance(opened, Message) else f"the owner moves on: {opened}"
-            )
+            match owner.open(frame.data):
+                case Message(body=body):
+                    what = f"the owner reads {body!r}"
+                case Updated(epoch=epoch, key_id=key_id):
+                    what = f"fresh randomness, sealed to the owner's key {key_id}: epoch {epoch} begins"
+                case _:
+                    what = "the first chain key, sealed to the owner's key 0: epoch 0 begins"
             print(f"  {frame.seq:3}  {frame.type.name:6}  {len(frame.data):5} bytes  {what}")
-            service_states[frame.seq + 1], owner_states[frame.seq + 1] = service.dump(), owner.dump()
+        states[service.next_seq] = (service.dump(), owner.dump())
 
     print("What is stored, and what the owner makes of it:")
     deliver(frames)
+    healed = 0
     for number in range(1, 15):
         stored = service.enqueue(b"message %d" % number, now=number)
         frames += stored
         deliver(stored)
         if number == 7:
             print("       the owner offers a new key; the service answers with an update to it")
+            healed = service.next_seq
             stored = service.accept_offer(owner.offer_key().encode(), now=number)
             frames += stored
             deliver(stored)
@@ -115,17 +120,16 @@ def main() -> int:
 
     print("\nWhat a thief reads who has all frames and one stolen state (| the moment, # read, . closed):")
     late = 0
-    for seq in sorted(service_states):
-        by_service = stolen_from_service(service_states[seq], frames)
-        by_owner = stolen_from_owner(owner_states[seq], frames)
+    for seq, (of_service, of_owner) in states.items():
+        by_service, by_owner = stolen_from_service(of_service, frames), stolen_from_owner(of_owner, frames)
         late += sum(number < seq for number in by_service | by_owner)
-        print(
-            f"  at {seq:3}  service's state  {picture(frames, by_service, seq)}   owner's state  {picture(frames, by_owner, seq)}"
-        )
+        left, right = picture(frames, by_service, seq), picture(frames, by_owner, seq)
+        print(f"  at {seq:3}   service's state  {left}   owner's state  {right}")
     print(
-        f"\nMessages from before a theft that opened: {late}. A copy of the service's state opens the rest of one epoch, then an"
-        "\nupdate heals it. A copy of the owner's state holds a private key, so it opens until the first update to the next key"
-        "\nthat the owner offers: in this run, thefts before number 11 heal there; later ones wait for the next offer."
+        f"\nMessages from before a theft that opened: {late}."
+        "\nA copy of the service's state opens the rest of one epoch; then an update heals it."
+        "\nA copy of the owner's state holds a private key, so it opens up to the first update to the key offered next:"
+        f"\nhere thefts up to number {healed} end there, and later ones last until the owner offers another key."
     )
     return 1 if late else 0
 

@@ -1,0 +1,1 @@
+"""Functions over exported queues for PySpark."""
