@@ -43,6 +43,7 @@ _DEFAULT_POLICY: Final = UpdatePolicy()
 #: marker, format, suite, epoch, first, next, generation, updated at, key id, qctx, chain key; the public key follows.
 _STATE: Final = struct.Struct(">4sBHIQQQQI32s32s")
 _CRC: Final = struct.Struct(">I")
+_MARKER: Final = Kind.ENQUEUER.value
 
 
 class Enqueuer(Sensitive):
@@ -226,7 +227,7 @@ class Enqueuer(Sensitive):
         """The state as bytes, for the transaction that stores the frames.  It holds the chain key: guard it."""
         state = (
             _STATE.pack(
-                b"QSRE",
+                _MARKER,
                 FORMAT,
                 self._suite.id,
                 self._epoch,
