@@ -76,6 +76,7 @@ class Service:
         suite = next((s for s in request.suites if s in SUITES and s in accepted), None)
         if suite is None:
             raise Refused("no common suite")
+        require(len(request.public_key) == PUBLIC_KEY_SIZE[SUITES[suite][0]], "unusable key")
         qctx = context(suite, request.service_id, request.queue_id, request.suites, request.public_key)
         service = cls(suite, 0, 0, 0, 0, 0, 0, qctx, b"", request.public_key, entropy)
         header = make_header(INIT, suite, 0, 0)
@@ -133,10 +134,11 @@ class Service:
         cursor = open_document(b"QSRO", data)
         suite, qctx, key_id, public_key = cursor.number(2), cursor.take(32), cursor.number(4), cursor.lv()
         cursor.end()
-        require(suite == self.suite and qctx == self.qctx, "other queue")
+        require(suite == self.suite and qctx == self.qctx, "offer refused")
         if (key_id, public_key) == (self.key_id, self.public_key):
             return None
-        require(key_id == self.key_id + 1 and len(public_key) == PUBLIC_KEY_SIZE[SUITES[suite][0]], "unusable key")
+        require(key_id == self.key_id + 1, "offer refused")
+        require(len(public_key) == PUBLIC_KEY_SIZE[SUITES[suite][0]], "unusable key")
         return self.update(key_id, public_key)
 
     def head(self, nonce: bytes) -> bytes:
@@ -206,7 +208,7 @@ class Owner:
         return Request(self.service_id, self.queue_id, self.suites, public_key, self.join_secret).encode()
 
     def read(self, frame: bytes, aad: bytes = b"") -> bytes | None:
-        """The message of a DATA frame, None for others: rule by rule as in section 6, changing nothing before the end."""
+        """The message of a DATA frame, None for others: by the rules of section 6, changing nothing before the end."""
         type_, suite, epoch, seq = parse_header(frame)
         require(type_ != HEAD, "malformed")
         if self.chain is None:
@@ -225,6 +227,7 @@ class Owner:
             require(self.forward_limit is not None, "gap")
             require(seq - chain.next <= (self.forward_limit or 0), "gap too wide")
         ck = next_key(suite, chain.ck, seq - chain.next)
+        require(type_ == DATA or epoch + 1 < 2**32, "malformed")
         body = open_sealed(suite, ck, chain.qctx, frame, aad if type_ == DATA else b"")
         message = None
         if type_ == DATA:
@@ -255,7 +258,7 @@ class Owner:
         seq = int.from_bytes(frame[8:16], "big")
         require(len(body) == 4 + 4 + 32 + sealed_size(SUITES[chain.suite][0]), "malformed")
         key_id, ended = int.from_bytes(body[:4], "big"), int.from_bytes(body[4:8], "big")
-        require(ended == seq - chain.first + 1 and chain.epoch + 1 < 2**32, "malformed")
+        require(ended == seq - chain.first + 1, "malformed")
         require(key_id in self.keys, "missing key")
         salt = rotation_key(chain.suite, ck, chain.qctx, chain.epoch, seq)
         injection = Injection(chain.suite, chain.qctx, frame[:16], key_id, ended)
@@ -277,17 +280,18 @@ class Owner:
 
     def check_head(self, head: bytes, nonce: bytes) -> range:
         """Section 5.5: the numbers that were not read yet."""
-        type_, suite, epoch, seq = parse_header(head)
-        require(type_ == HEAD and len(head) == 48, "malformed")
         chain = self.chain
-        if chain is None:
-            raise Refused("cannot be checked")
-        require(suite == chain.suite, "wrong suite")
+        assert chain is not None
+        try:
+            type_, suite, epoch, seq = parse_header(head)
+        except Refused:
+            raise Refused("head rejected") from None
+        require(type_ == HEAD and len(head) == 48 and suite == chain.suite, "head rejected")
         require(seq >= chain.next, "rolled back")
         limit = 2000 if self.forward_limit is None else self.forward_limit
-        require(epoch == chain.epoch and seq - chain.next <= limit, "cannot be checked")
+        require(epoch == chain.epoch and seq - chain.next <= limit, "ahead")
         proof = head_proof(suite, next_key(suite, chain.ck, seq - chain.next), chain.qctx, head[:16], nonce)
-        require(hmac.compare_digest(proof, head[16:]), "tampered")
+        require(hmac.compare_digest(proof, head[16:]), "head rejected")
         return range(chain.next, seq)
 
     def offer(self, seed: bytes) -> bytes:
@@ -339,7 +343,7 @@ class Owner:
             tags = Cursor(cursor.lv())
             pairs = [(n, tags.take(16)) for n in chain.remembered()]
             tags.end()
-            require(chain.first <= chain.next <= SEQ_LIMIT and chain.suite in SUITES, "malformed")
+            require(1 <= chain.first <= chain.next <= SEQ_LIMIT and chain.suite in SUITES, "malformed")
             chain.tags = {n: tag for n, tag in pairs if tag != UNKNOWN_TAG}
         cursor.end()
         return owner
@@ -371,27 +375,26 @@ class Grant:
         c = open_document(b"QSRG", data)
         grant = cls(c.number(2), c.number(4), c.number(8), c.take(32), c.take(32), c.id(), c.id())
         c.end()
-        require(grant.suite in SUITES and grant.first < SEQ_LIMIT, "malformed")
+        require(grant.suite in SUITES and 1 <= grant.first < SEQ_LIMIT, "malformed")
         return grant
 
     def open(self, frame: bytes, aad: bytes = b"") -> bytes | None:
         """The message of a DATA frame of this epoch; None for an UPDATE, or an INIT, that is authentic."""
         type_, suite, epoch, seq = parse_header(frame)
-        require(type_ != HEAD, "malformed")
         require(suite == self.suite, "wrong suite")
-        require(epoch == self.epoch, "wrong epoch")
-        if type_ == INIT and seq == 0 and self.epoch == 0 and self.first == 1:
-            require(len(frame) == 52 + sealed_size(SUITES[suite][0]), "malformed")
-            injection = Injection(suite, self.qctx, frame[:16], int.from_bytes(frame[16:20], "big"), 0)
-            require(frame[20:52] == injection.confirmation(self.ck, frame[52:]), "tampered")
+        if (type_, epoch, seq) == (INIT, 0, 0) == (INIT, self.epoch, self.first - 1):
+            injection = Injection(suite, self.qctx, frame[:16], 0, 0)
+            authentic = hmac.compare_digest(frame[16:52], u32(0) + injection.confirmation(self.ck, frame[52:]))
+            require(authentic, "tampered")
             return None
-        require(seq >= self.first, "before the grant")
-        require(type_ != INIT, "unexpected init")
-        require(seq - self.first + (type_ == DATA) < EPOCH_FRAMES, "malformed")
-        body = open_sealed(
-            suite, next_key(suite, self.ck, seq - self.first), self.qctx, frame, aad if type_ == DATA else b""
-        )
-        return message_in(body) if type_ == DATA else None
+        require(epoch == self.epoch and 0 <= seq - self.first < EPOCH_FRAMES, "outside grant")
+        require(type_ in (DATA, UPDATE), "malformed")
+        ck = next_key(suite, self.ck, seq - self.first)
+        body = open_sealed(suite, ck, self.qctx, frame, aad if type_ == DATA else b"")
+        if type_ == DATA:
+            return message_in(body)
+        require(len(body) == 40 + sealed_size(SUITES[suite][0]), "malformed")
+        return None
 
 
 @dataclass
