@@ -167,7 +167,8 @@ class Entropy:
 
     def encapsulate(self, public_key: bytes) -> tuple[bytes, bytes]:
         """ML-KEM-768: the shared secret and its ciphertext."""
-        pair = self.played.pop(0) if self.played else MLKEM768PublicKey.from_public_bytes(public_key).encapsulate()
+        key = MLKEM768PublicKey.from_public_bytes(public_key)
+        pair = self.played.pop(0) if self.played else key.encapsulate()
         self.encapsulations.append(pair)
         return pair
 
