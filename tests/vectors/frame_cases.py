@@ -11,6 +11,8 @@ from tests.vectors.reference import Injection, Request, make_header, u8, u16, u3
 from tests.vectors.story import LOW_ORDER, OFFERED, QUEUE_ID, SERVICE_ID, Story, altered, flipped
 
 LAST_SEQ, LAST_EPOCH = 2**63 - 2, 2**32 - 1
+#: A list that has the suite too, but is not the one that was offered. Suite 1 is the only one with its KEM.
+OTHER_LIST = {2: (2, 4, 3), 3: (2, 3), 4: (4,)}
 
 
 def add_frame_cases(story: Story) -> None:
@@ -161,6 +163,8 @@ def init_cases(story: Story) -> None:
         ("a suite that was not offered", altered(init, 2, u16(1 if story.suite > 1 else 2)), "wrong suite"),
         ("a low-order X25519 share", altered(init, len(init) - 80, LOW_ORDER), "tampered"),
         ("DATA comes first", story.frames[1], "gap"),
+        ("DATA of the greatest number comes first", altered(story.frames[1], 8, u64(LAST_SEQ)), "gap"),
+        ("DATA of the number 2^63 - 1 comes first", altered(story.frames[1], 8, u64(LAST_SEQ + 1)), "malformed"),
         ("UPDATE comes first", story.frames[4], "gap"),
     ):
         story.read(f"INIT: {name}", start, frame, verdict=verdict)
@@ -173,23 +177,18 @@ def init_cases(story: Story) -> None:
     confirmed = injection.confirmation(story.service_at("next 1").ck, ct)
     wrong_epoch = header + u32(0) + confirmed + ct
     story.read("INIT: confirmed for epoch 7", start, wrong_epoch, verdict="tampered")
-    for name, owner in (
-        ("another join_secret", Owner(SERVICE_ID, QUEUE_ID, OFFERED[story.suite], {0: story.seeds[0]}, bytes(32))),
-        ("another key", Owner(SERVICE_ID, QUEUE_ID, OFFERED[story.suite], {0: story.seeds[1]}, story.join_secret)),
-        ("another queue id", Owner(SERVICE_ID, b"q", OFFERED[story.suite], {0: story.seeds[0]}, story.join_secret)),
-        ("another service id", Owner(b"s", QUEUE_ID, OFFERED[story.suite], {0: story.seeds[0]}, story.join_secret)),
-        (
-            "another list of suites",
-            Owner(SERVICE_ID, QUEUE_ID, other_list(story), {0: story.seeds[0]}, story.join_secret),
-        ),
-    ):
+    key, other_key, offered = {0: story.seeds[0]}, {0: story.seeds[1]}, OFFERED[story.suite]
+    owners = {
+        "another join_secret": Owner(SERVICE_ID, QUEUE_ID, offered, key, bytes(32)),
+        "another key": Owner(SERVICE_ID, QUEUE_ID, offered, other_key, story.join_secret),
+        "another queue id": Owner(SERVICE_ID, b"q", offered, key, story.join_secret),
+        "another service id": Owner(b"s", QUEUE_ID, offered, key, story.join_secret),
+    }
+    if story.suite in OTHER_LIST:
+        owners["another list of suites"] = Owner(SERVICE_ID, QUEUE_ID, OTHER_LIST[story.suite], key, story.join_secret)
+    for name, owner in owners.items():
         story.owner_states[f"before init, {name}"] = owner.state()
         story.read(f"INIT: {name}", f"before init, {name}", init, verdict="tampered")
-
-
-def other_list(story: Story) -> tuple[int, ...]:
-    """A list that still has the suite; for suite 1 no other list has its KEM, so an unknown suite is appended."""
-    return {1: (1, 0x7FFF), 2: (2, 4, 3), 3: (2, 3), 4: (4,)}[story.suite]
 
 
 def update_cases(story: Story) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -101,6 +103,11 @@ def test_the_generator_does_not_overwrite_unless_told_to(tmp_path: Path, capsys:
     assert written.read_text() == "frozen"
     assert main(["1", "--directory", str(tmp_path), "--overwrite"]) == 0
     assert written.read_text() == path_of(1).read_text()
+
+
+def test_the_reference_and_the_generator_import_nothing_of_the_library() -> None:
+    script = "import sys, tests.vectors.generate; sys.exit('qsratchet' in {name.split('.')[0] for name in sys.modules})"
+    assert subprocess.run([sys.executable, "-c", script], cwd=Path(__file__).parents[2], check=False).returncode == 0
 
 
 @pytest.mark.parametrize("suite", ALL_SUITES)
