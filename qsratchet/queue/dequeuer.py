@@ -212,7 +212,7 @@ class Dequeuer(Sensitive):
             self._join_secret is not None
             or raw[:HEADER_SIZE] != HEADER.pack(VERSION, DATA, suite.id, epoch, seq)
             or len(raw) > FRAME_LIMIT
-            or seq - self._first >= EPOCH_CAP - 1
+            or seq >= min(self._first + EPOCH_CAP - 1, SEQ_LIMIT)
         ):
             return self._open(raw, aad)
         # The frame that is due, which is the case nearly always.
@@ -230,7 +230,7 @@ class Dequeuer(Sensitive):
             done = len(results)
             if self._join_secret is None:
                 seq = self._next
-                run = islice(raw, done, done + self._first + EPOCH_CAP - 1 - seq)
+                run = islice(raw, done, done + min(self._first + EPOCH_CAP - 1, SEQ_LIMIT) - seq)
                 messages, chain_key = open_run(self._suite, self._qctx, self._chain_key, self._epoch, seq, run, aad)
                 if messages:
                     results += messages
@@ -364,6 +364,8 @@ class Dequeuer(Sensitive):
     def _load_chain(self, reader: Reader) -> None:
         phase = reader.u8()
         if phase == _AWAITING:
+            if list(self._keys) != [0]:
+                reader.fail("it awaits INIT with another key than key 0")
             self._join_secret = reader.take(KEY_SIZE)
             self._clear()
             return
@@ -462,7 +464,7 @@ class Dequeuer(Sensitive):
         next_key, key_id = open_update(
             self._suite, self._qctx, chain_key, self._epoch, self._first, seq, frame, self._keys
         )
-        # The first update to a new key ends the old one: nothing to come is sealed to it (section 4.3).
+        # The first update to a new key ends the old one: nothing to come is sealed to it (section 4.4).
         self._keys = {id: key for id, key in self._keys.items() if id >= key_id}
         self._epoch += 1
         self._first = seq + 1

@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 from ..codec import Buffer, lv, u8, u16, u32, u64
 from ..crypto.kdf import KEY_SIZE, Kdf, same
 from ..crypto.kem import PrivateKey
-from ..crypto.suites import NONCE_SIZE, InvalidTag, Suite
+from ..crypto.suites import NONCE_SIZE, TAG_SIZE, InvalidTag, Suite
 from .frames import DATA, EPOCH_LIMIT, FRAME_LIMIT, HEADER, HEADER_SIZE, VERSION, Frame, FrameType, pack_header
 from .opened import NOTHING_MISSING, Message
 from .verdicts import HeadRejected, MalformedFrame, MissingKey, Tampered
@@ -120,9 +120,9 @@ def open_init(suite: Suite, qctx: bytes, key: PrivateKey, join_secret: bytes, fr
 
 def confirm_init(suite: Suite, qctx: bytes, chain_key: bytes, frame: bytes) -> None:
     """Check an INIT frame, all of it, against the chain key it leads to."""
-    header, key_id, sealed = frame[:HEADER_SIZE], frame[HEADER_SIZE : HEADER_SIZE + 4], frame[_INIT_START:]
-    expected = _confirmation(suite.kdf, chain_key, qctx, header, 0, 0, sealed)
-    if key_id != u32(0) or not same(expected, frame[HEADER_SIZE + 4 : _INIT_START]):
+    header = pack_header(FrameType.INIT, suite.id, 0, 0)
+    confirmation = _confirmation(suite.kdf, chain_key, qctx, header, 0, 0, frame[_INIT_START:])
+    if not same(header + u32(0) + confirmation, frame[:_INIT_START]):
         raise Tampered(0)
 
 
@@ -220,10 +220,10 @@ def open_body(suite: Suite, qctx: bytes, message_key: bytes, frame: bytes, seq: 
         return suite.aead(message_key).decrypt(
             frame[HEADER_SIZE:_BODY_START], frame[_BODY_START:], qctx + frame[:HEADER_SIZE] + aad
         )
-    except InvalidTag:
+    except (InvalidTag, ValueError):
+        if len(frame) < _BODY_START + TAG_SIZE:
+            raise MalformedFrame(f"frame {seq} is cut short to {len(frame)} bytes: fetch it again") from None
         raise Tampered(seq) from None
-    except ValueError:
-        raise MalformedFrame(f"frame {seq} is cut short to {len(frame)} bytes: fetch it again") from None
 
 
 def pad(message: bytes, size_of: Callable[[int], int]) -> bytes:

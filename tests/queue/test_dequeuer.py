@@ -270,7 +270,7 @@ def test_a_frame_cut_short_anywhere_is_refused() -> None:
     [frame] = pair.send(b"message")
     for length in range(len(frame)):
         verdict = refused(pair.owner, frame[:length])
-        assert isinstance(verdict, MalformedFrame if length < 24 else Tampered)
+        assert isinstance(verdict, MalformedFrame if length < 44 else Tampered)
     assert isinstance(refused(pair.owner, frame + bytes(FRAME_LIMIT)), MalformedFrame)
     assert pair.owner.open(frame) == Message(1, 0, b"message")
 

@@ -47,27 +47,6 @@ def file(suite: int) -> dict[str, Any]:
     return content
 
 
-#: Where the library departs from the document. Strict: once the library is mended, the entry must go.
-DEPARTURES = {
-    "cut to 24 bytes": "a frame too short for nonce and tag is malformed, and the library says tampered",
-    "cut to 27 bytes": "the same",
-    "cut to 28 bytes": "the same",
-    "cut to 43 bytes": "the same",
-    "UPDATE: cut to 28 bytes": "the same",
-    "UPDATE: cut to 43 bytes": "the same",
-    "INIT: confirmed for epoch 7": "INIT is of epoch 0, and the library does not look",
-    "limit: no number is left": "the fast path takes the number 2^63 - 1, which no frame has",
-}
-
-
-def marks(implementation: Implementation, suite: int, name: str) -> list[pytest.MarkDecorator]:
-    if implementation.name != "library" or name not in DEPARTURES:
-        return []
-    if suite == 4 and name in ("cut to 24 bytes", "cut to 27 bytes"):
-        return []  # ChaCha20-Poly1305 insists on a nonce of 12 bytes, so here the library says malformed after all.
-    return [pytest.mark.xfail(strict=True, raises=AssertionError, reason=DEPARTURES[name])]
-
-
 def cases(section: str) -> list[Any]:
     """One test for each case of this section, in each suite and implementation."""
     return [
@@ -76,7 +55,6 @@ def cases(section: str) -> list[Any]:
             suite,
             row,
             id=f"{implementation.name}-{suite}-{row['name']}",
-            marks=marks(implementation, suite, row["name"]),
         )
         for implementation in IMPLEMENTATIONS
         for suite in ALL_SUITES
