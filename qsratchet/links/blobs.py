@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from ..codec import Reader, lv, u8, u16, u64
+from ..crypto.dh import DH_PUBLIC_SIZE
 from ..crypto.entropy import Entropy
 from ..crypto.kdf import HKDF_SHA256, LABEL_PREFIX, same
 from ..crypto.sealing import SEAL_OVERHEAD, seal, unseal
@@ -19,7 +20,7 @@ from ..crypto.signing import SIGNATURE_SIZE, SignatureRejected, SigningKey, veri
 from ..errors import DecodeError, LimitExceeded
 from .derive import LinkKeys, fixed_data_hash
 from .errors import BlobFault, BlobRejected
-from .kinds import BLOB_SIZES, FIXED_DATA_SIZE, FORMAT, LinkMode, Priority, content_limit
+from .kinds import BLOB_SIZES, CONTEXT_SIZE, FIXED_DATA_SIZE, FORMAT, LinkMode, Priority, content_limit
 from .link import Link
 
 __all__ = ["Blob", "FixedData", "open_blob", "open_first_blob", "seal_blob"]
@@ -40,7 +41,9 @@ class FixedData(Sensitive):
 
     @classmethod
     def decode(cls, raw: bytes) -> FixedData:
-        return cls(context=raw[:35], k=raw[35:67], owner_key=raw[67:])
+        """Split any bytes; the caller compares the hash before it believes them."""
+        end = CONTEXT_SIZE + DH_PUBLIC_SIZE
+        return cls(context=raw[:CONTEXT_SIZE], k=raw[CONTEXT_SIZE:end], owner_key=raw[end:])
 
     def hash(self) -> bytes:
         return fixed_data_hash(self.encode())

@@ -9,10 +9,20 @@ from __future__ import annotations
 from enum import Enum, IntEnum
 from typing import Final
 
+from ..crypto.dh import DH_PUBLIC_SIZE
 from ..crypto.sealing import SEAL_OVERHEAD
-from ..crypto.signing import SIGNATURE_SIZE
+from ..crypto.signing import SIGNATURE_SIZE, SIGNING_PUBLIC_SIZE
 
-__all__ = ["BLOB_SIZES", "FIXED_DATA_SIZE", "FORMAT", "LinkKind", "LinkMode", "Priority", "content_limit"]
+__all__ = [
+    "BLOB_SIZES",
+    "CONTEXT_SIZE",
+    "FIXED_DATA_SIZE",
+    "FORMAT",
+    "LinkKind",
+    "LinkMode",
+    "Priority",
+    "content_limit",
+]
 
 #: The version of everything in this package: derivations, blobs, link text and stored documents.
 FORMAT: Final = 1
@@ -52,8 +62,10 @@ BLOB_SIZES: Final = {
     LinkKind.CONTACT: {Priority.RATCHET_KEYS: 2048, Priority.PQ_KEYS: 3072, Priority.PROFILE: 10240},
 }
 
-#: Format, mode, kind, server fingerprint, k, the owner's signing key.
-FIXED_DATA_SIZE: Final = 3 + 32 + 32 + 32
+#: Format, mode, kind, server fingerprint.
+CONTEXT_SIZE: Final = 3 + 32
+#: The context, k, the owner's signing key.
+FIXED_DATA_SIZE: Final = CONTEXT_SIZE + DH_PUBLIC_SIZE + SIGNING_PUBLIC_SIZE
 # Payload length, blob version, signature: what a bound blob holds besides its content.
 _BLOB_OVERHEAD: Final = SEAL_OVERHEAD + 2 + 8 + SIGNATURE_SIZE
 

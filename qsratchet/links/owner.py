@@ -124,7 +124,7 @@ class OwnerLink(Sensitive):
     def _seal(
         self, contents: Mapping[Priority, Buffer], after: int, entropy: Entropy
     ) -> tuple[OwnerLink, dict[Priority, bytes]]:
-        keys, versions = self.link.keys(), list(self.versions)
+        keys, fixed_data, versions = self.link.keys(), self._fixed_data(), list(self.versions)
         blobs = {}
         for number, content in contents.items():
             try:
@@ -137,7 +137,7 @@ class OwnerLink(Sensitive):
             versions[priority] = version
             blob = Blob(priority=priority, version=version, content=as_bytes(content))
             blobs[priority] = seal_blob(
-                self.link, keys, blob, entropy, signing_key=self.signing_key, fixed_data=self._fixed_data()
+                self.link, keys, blob, entropy, signing_key=self.signing_key, fixed_data=fixed_data
             )
         return replace(self, versions=tuple(versions)), blobs
 
