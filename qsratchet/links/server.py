@@ -35,7 +35,9 @@ def check_host(host: str) -> None:
         try:
             address = IPv6Address(host)
         except AddressValueError:
-            raise MisuseError("a host with a colon is an IPv6 address; write it without brackets or port") from None
+            raise MisuseError(
+                "write a host name without scheme and port, or an IPv6 address without brackets"
+            ) from None
         if address.scope_id is not None or host != address.compressed:
             raise MisuseError("write an IPv6 address in its shortest form, in lower case and without a scope")
         return
