@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qsratchet.errors import MisuseError, QSRatchetError
+from qsratchet.errors import MisuseError
 from qsratchet.links import Link, LinkFault, LinkKind, LinkMode, LinkRejected, ServerAddress, format_link, parse_link
 from qsratchet.links.text import MAX_LINK_TEXT
 
@@ -17,7 +17,7 @@ from .shelf import HOSTS, LINKS, SERVER
 
 LINK = Link(kind=LinkKind.CONTACT, mode=LinkMode.BOUND, key=bytes(range(32)), server=SERVER)
 KEY = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8"
-TEXT = f"qsr:1cb/{KEY}/{KEY}/5223/queue.example.org/1f8ff9f5"
+TEXT = f"qsr:1cb/{KEY}/{KEY}/5223/queue.example.org/856e6a0a"
 SITES = st.none() | HOSTS
 
 
@@ -179,10 +179,9 @@ def test_no_text_raises_anything_but_this_librarys_errors(text: str) -> None:
     for attempt in (text, checked(text.encode("ascii", "replace").decode())):
         try:
             link = parse_link(attempt)
-        except QSRatchetError as error:
-            assert isinstance(error, LinkRejected)
-        else:
-            assert format_link(link) == attempt
+        except LinkRejected:
+            continue
+        assert format_link(link) == attempt
 
 
 PARTS = st.sampled_from(
