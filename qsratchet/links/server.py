@@ -38,8 +38,9 @@ def check_host(host: str) -> None:
             raise MisuseError(
                 "write a host name without scheme and port, or an IPv6 address without brackets"
             ) from None
-        if address.scope_id is not None or host != address.compressed:
-            raise MisuseError("write an IPv6 address in its shortest form, in lower case and without a scope")
+        # An IPv4 address inside an IPv6 one is written differently by different releases of Python.
+        if address.scope_id is not None or address.ipv4_mapped is not None or host != address.compressed:
+            raise MisuseError("write an IPv6 address in its shortest form, without a scope or an IPv4 address in it")
         return
     labels = host.split(".")
     if len(host) > MAX_HOST or not all(_LABEL.fullmatch(label) for label in labels):

@@ -63,6 +63,8 @@ def test_names_and_addresses_in_their_one_spelling_are_taken(host: str) -> None:
         "2001:DB8::1",
         "fe80::1%eth0",
         "::1\n",
+        "::ffff:7f00:1",
+        "::ffff:127.0.0.1",
     ],
 )
 def test_other_spellings_are_refused(host: str) -> None:
