@@ -1,6 +1,6 @@
 """The owner's side of a link: create, update, revoke.
 
-`create_link` makes all that step 1 of the seed lists and splits it in two: a request for the server, and an
+`create_link` makes all keys and IDs of a new queue and splits them in two: a request for the server, and an
 `OwnerLink` that stays.  Every call that changes something returns the new state beside the request.
 
 **Persist the new state, then send the request.**
@@ -41,11 +41,11 @@ class OwnerLink(Sensitive):
     mode: LinkMode
     server: ServerAddress
     recipient_id: bytes
-    #: `spk` of the seed: authorises the owner's requests to the server.
+    #: The private half `spk`: authorises the owner's requests to the server.
     server_signing_key: SigningKey
-    #: `dhpk` of the seed: agrees on the layer of encryption between server and owner.
+    #: The private half `dhpk`: agrees on the layer of encryption between server and owner.
     server_dh_key: DhKey
-    #: `pk` of the seed, the partner of `k`: agrees with the sender who opened the link.
+    #: The private half `pk`, the partner of `k`: agrees with the sender who opened the link.
     link_dh_key: DhKey
     #: Signs the blobs of a bound link; a direct link has none.
     signing_key: SigningKey | None
