@@ -43,11 +43,12 @@ class SeenVersions:
         newest = list(self.newest)
         for blob in blobs:
             version, digest = newest[blob.priority]
+            found = blob.digest()
             if blob.version < version:
                 raise BlobRejected(blob.priority, BlobFault.ROLLED_BACK)
-            if blob.version == version and not same(blob.digest(), digest):
+            if blob.version == version and not same(found, digest):
                 raise BlobRejected(blob.priority, BlobFault.FORKED)
-            newest[blob.priority] = (blob.version, blob.digest())
+            newest[blob.priority] = (blob.version, found)
         return replace(self, newest=tuple(newest))
 
     def dump(self) -> bytes:
