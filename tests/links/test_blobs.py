@@ -23,7 +23,8 @@ from qsratchet.links import (
     content_limit,
     create_link,
 )
-from qsratchet.links.blobs import FixedData, _aad
+from qsratchet.links.blobs import FixedData, _aad, open_blob
+from qsratchet.links.derive import LinkKeys
 
 from .shelf import BOTH_KINDS, BOTH_MODES, CONTENTS, OTHER_SERVER, PQ, PROFILE, RATCHET, SERVER, fault_of, make
 
@@ -140,6 +141,35 @@ def test_a_blob_of_another_priority_is_refused_whatever_its_size(
             assert fault_of(owner.link, {**blobs, priority: blobs[other]}) == (priority, BlobFault.SEAL)
 
 
+def test_the_seal_names_format_mode_kind_priority_and_sender_id_even_if_all_keys_were_equal() -> None:
+    """The associated data is a second lock: here the first one, a key per place, is taken away."""
+
+    def place(
+        kind: LinkKind = LinkKind.ONE_TIME, mode: LinkMode = LinkMode.DIRECT, sender_id: bytes = bytes(24)
+    ) -> tuple[Link, LinkKeys]:
+        link = Link(kind=kind, mode=mode, key=bytes(32), server=SERVER)
+        return link, LinkKeys(sender_id=sender_id, blob_keys=(bytes(32),) * 3)
+
+    link, keys = place()
+    sealed = reseal(link, PROFILE, b"", keys=keys)
+    # It opens in its own place, as far as the seal goes: there is nothing inside.
+    with pytest.raises(BlobRejected) as raised:
+        open_blob(link, keys, PROFILE, sealed, None)
+    assert raised.value.fault is BlobFault.LAYOUT
+    for other_link, other_keys, priority in (
+        (*place(sender_id=bytes(23) + b"1"), PROFILE),
+        (*place(mode=LinkMode.BOUND), PROFILE),
+        # The blobs of these two places have another size, and are cut to it by whoever moves them.
+        (*place(kind=LinkKind.CONTACT), PROFILE),
+        (*place(), PQ),
+    ):
+        size = BLOB_SIZES[other_link.kind][priority]
+        moved = seal(bytes(32), bytes(size - SEAL_OVERHEAD), _aad(link, keys, PROFILE))
+        with pytest.raises(BlobRejected) as raised:
+            open_blob(other_link, other_keys, priority, moved, None)
+        assert raised.value.fault is BlobFault.SEAL
+
+
 @pytest.mark.parametrize(("kind", "mode"), EVERY_LINK)
 @pytest.mark.parametrize("priority", PRIORITIES)
 def test_a_blob_of_another_link_is_refused(kind: LinkKind, mode: LinkMode, priority: Priority) -> None:
@@ -160,9 +190,9 @@ def test_a_blob_read_through_another_mode_or_server_is_refused(priority: Priorit
         assert fault_of(other, {**own, RATCHET: blobs[RATCHET], priority: blobs[priority]})[1] is BlobFault.SEAL
 
 
-def reseal(link: Link, priority: Priority, padded: bytes) -> bytes:
+def reseal(link: Link, priority: Priority, padded: bytes, keys: LinkKeys | None = None) -> bytes:
     """What somebody with the link can do: put any bytes under the seal."""
-    keys = link.keys()
+    keys = keys or link.keys()
     room = BLOB_SIZES[link.kind][priority] - SEAL_OVERHEAD
     return seal(keys.blob_keys[priority], padded.ljust(room, b"\0")[:room], _aad(link, keys, priority))
 
