@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from qsratchet.crypto.sealing import SEAL_OVERHEAD, seal
+from qsratchet.crypto.sealing import SEAL_OVERHEAD, seal, unseal
 from qsratchet.crypto.signing import SigningKey
 from qsratchet.errors import DecodeError, LimitExceeded
 from qsratchet.links import (
@@ -220,6 +220,20 @@ def test_what_opens_and_is_no_blob_is_refused(mode: LinkMode, priority: Priority
     blob, fault = fault_of(owner.link, {**blobs, priority: reseal(owner.link, priority, padded)})
     assert blob is priority
     assert fault in expected
+
+
+def test_a_length_beyond_the_end_is_refused_even_when_all_else_is_right() -> None:
+    full = os.urandom(content_limit(LinkKind.CONTACT, PROFILE))
+    owner, blobs = make(LinkKind.CONTACT, LinkMode.BOUND, {**CONTENTS, PROFILE: full})
+    keys = owner.link.keys()
+    padded = unseal(keys.blob_keys[PROFILE], blobs[PROFILE], _aad(owner.link, keys, PROFILE))
+    assert padded is not None
+    assert (
+        Opening.start(owner.link).open({**blobs, PROFILE: reseal(owner.link, PROFILE, padded)}).contents[PROFILE]
+        == full
+    )
+    longer = reseal(owner.link, PROFILE, b"\xff\xff" + padded[2:])
+    assert fault_of(owner.link, {**blobs, PROFILE: longer}) == (PROFILE, BlobFault.LAYOUT)
 
 
 def test_a_direct_blob_over_the_limit_is_refused_even_if_it_fits() -> None:
