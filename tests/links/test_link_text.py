@@ -172,6 +172,9 @@ def test_the_longest_link_is_as_long_as_the_limit_says() -> None:
     text = format_link(link, site=names[0])
     assert len(text) == MAX_LINK_TEXT
     assert parse_link(text) == link
+    # One character more is refused before anything is computed from it.
+    with pytest.raises(LinkRejected, match=f"{MAX_LINK_TEXT + 1} characters"):
+        parse_link(f"{text}0")
 
 
 @given(st.text() | st.text(alphabet=string.ascii_letters + "/:#,.-_[]0123456789").map(lambda text: "qsr:" + text))
