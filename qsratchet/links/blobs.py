@@ -8,24 +8,21 @@ first checks are those that a server alone cannot pass, the next those that a li
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
 
-from ..codec import Reader, lv, u8, u16, u64
+from ..codec import Reader, u8, u16, u64
 from ..crypto.dh import DH_PUBLIC_SIZE
 from ..crypto.entropy import Entropy
-from ..crypto.kdf import HKDF_SHA256, LABEL_PREFIX, same
+from ..crypto.kdf import HKDF_SHA256, same
 from ..crypto.sealing import SEAL_OVERHEAD, seal, unseal
 from ..crypto.secret import Sensitive
 from ..crypto.signing import SIGNATURE_SIZE, SignatureRejected, SigningKey, verify
 from ..errors import DecodeError, LimitExceeded
-from .derive import LinkKeys, fixed_data_hash
+from .derive import BLOB_SIGNATURE, LinkKeys, fixed_data_hash
 from .errors import BlobFault, BlobRejected
 from .kinds import BLOB_SIZES, CONTEXT_SIZE, FIXED_DATA_SIZE, FORMAT, LinkMode, Priority, content_limit
 from .link import Link
 
 __all__ = ["Blob", "FixedData", "open_blob", "open_first_blob", "seal_blob"]
-
-_SIGNATURE: Final = lv(LABEL_PREFIX + b"link blob signature")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False, eq=False)
@@ -146,4 +143,4 @@ def _aad(link: Link, keys: LinkKeys, priority: Priority) -> bytes:
 
 def _signed(link: Link, blob: Blob) -> bytes:
     """What the owner signs: this content, at this version, in this place of this link."""
-    return _SIGNATURE + link.context() + u8(blob.priority) + link.key + u64(blob.version) + blob.content
+    return BLOB_SIGNATURE + link.context() + u8(blob.priority) + link.key + u64(blob.version) + blob.content

@@ -15,7 +15,7 @@ from ..crypto.kdf import HKDF_SHA256, LABEL_PREFIX
 from ..crypto.secret import Sensitive
 from .kinds import FORMAT, LinkKind, LinkMode, Priority
 
-__all__ = ["LINK_KEY_SIZE", "SENDER_ID_SIZE", "LinkKeys", "context", "derive", "fixed_data_hash"]
+__all__ = ["BLOB_SIGNATURE", "LINK_KEY_SIZE", "SENDER_ID_SIZE", "LinkKeys", "context", "derive", "fixed_data_hash"]
 
 LINK_KEY_SIZE: Final = 32
 SENDER_ID_SIZE: Final = 24
@@ -24,6 +24,8 @@ _SALT: Final = LABEL_PREFIX + b"link"
 _SENDER_ID: Final = b"link sender id"
 _BLOB_LABELS: Final = tuple(b"link blob %d" % priority for priority in Priority)
 _FIXED_DATA: Final = lv(LABEL_PREFIX + b"link fixed data")
+#: What every signed message begins with.  It is here because all labels of links are.
+BLOB_SIGNATURE: Final = lv(LABEL_PREFIX + b"link blob signature")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False, eq=False)

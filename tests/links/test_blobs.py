@@ -39,7 +39,7 @@ def test_sizes_depend_on_the_kind_only(kind: LinkKind, mode: LinkMode) -> None:
         assert {priority: len(blob) for priority, blob in blobs.items()} == BLOB_SIZES[kind]
 
 
-def test_the_sizes_and_limits_are_those_of_the_protocol_document() -> None:
+def test_the_sizes_and_limits_of_format_1_stay_as_they_are() -> None:
     assert [list(BLOB_SIZES[kind].values()) for kind in LinkKind] == [[1024, 2048, 4096], [2048, 3072, 10240]]
     limits = [[content_limit(kind, priority) for priority in Priority] for kind in LinkKind]
     assert limits == [[823, 1946, 3994], [1847, 2970, 10138]]
