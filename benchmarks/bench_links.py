@@ -102,7 +102,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="few calls: shows that it runs, not how fast")
     quick = parser.parse_args().quick
-    rounds, calls = (3, 20) if quick else (15, 200)
+    rounds, calls = (3, 20) if quick else (100, 20)
     print(f"{'link':16} {'what':14} {'library µs':>11} {'bare µs':>9} {'ratio':>6}")
     for kind in LinkKind:
         for mode in LinkMode:
