@@ -5,6 +5,7 @@ from __future__ import annotations
 import tracemalloc
 from collections.abc import Iterator
 from datetime import date, timedelta
+from itertools import pairwise
 from zlib import crc32
 
 import pytest
@@ -184,10 +185,9 @@ def test_a_compacted_log_tells_nothing_of_the_sequence_of_events() -> None:
 
 
 def test_a_long_compaction_comes_in_pieces() -> None:
-    one = folded(HISTORY)[A]
     many = (
-        QueueRecord(queue_id=n.to_bytes(4, "big"), usage=one.usage, updated_on=DAY, owner_seen_on=DAY)
-        for n in range(3000)
+        QueueRecord(queue_id=number.to_bytes(4, "big"), usage=Usage.CONTACT, updated_on=DAY, owner_seen_on=DAY)
+        for number in range(3000)
     )
     given_pieces = list(compact(many))
     assert [end.entries for _, end in given_pieces] == [0, 1024, 2048, 3000]
@@ -244,7 +244,7 @@ def test_a_changed_byte_is_never_taken_for_a_torn_end_however_the_log_is_cut() -
 
 
 def test_entries_left_out_repeated_or_exchanged_are_damage() -> None:
-    parts = [LOG[a.offset : b.offset] for a, b in zip(ENDS, ENDS[1:], strict=False)]
+    parts = [LOG[a.offset : b.offset] for a, b in pairwise(ENDS)]
     head = LOG[: ENDS[0].offset]
     for index in range(len(parts)):
         if index + 1 < len(parts):
