@@ -134,12 +134,8 @@ def apply(record: QueueRecord | None, event: Event) -> Step:
     Raises `MisuseError` for an event that cannot happen to this queue; the host then refuses whoever
     asked for it.
     """
-    if isinstance(event, Created | Kept):
-        if record is not None:
-            raise MisuseError("the queue exists already; choose another id for a new one")
-        return Step(record=_created(event) if isinstance(event, Created) else event.record, write_due=True)
     if record is None:
-        raise MisuseError("there is no record of this queue: it was never created, or it is deleted")
+        return Step(record=_first(event), write_due=True)
     if record.queue_id != event.queue_id:
         raise MisuseError("the event belongs to another queue than the record")
     match event:
@@ -161,8 +157,20 @@ def apply(record: QueueRecord | None, event: Event) -> Step:
             return _blob_replaced(record, event)
         case BlobsDropped():
             return _blobs_dropped(record, event)
+        case Created() | Kept():
+            raise MisuseError("the queue exists already; choose another id for a new one")
         case _:
             assert_never(event)
+
+
+def _first(event: Event) -> QueueRecord:
+    match event:
+        case Created():
+            return _created(event)
+        case Kept():
+            return event.record
+        case _:
+            raise MisuseError("there is no record of this queue: it was never created, or it is deleted")
 
 
 def _created(event: Created) -> QueueRecord:
