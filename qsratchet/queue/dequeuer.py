@@ -343,6 +343,8 @@ class Dequeuer(Sensitive):
         self = cls.__new__(cls)
         self._policy = policy
         self._generation = reader.u64()
+        if self._generation >= SEQ_LIMIT:
+            reader.fail(f"its generation is {self._generation}")
         self._service_id, self._queue_id = read_id(reader), read_id(reader)
         self._suites = read_suites(reader)
         kem = one_kem(self._suites)
@@ -351,7 +353,7 @@ class Dequeuer(Sensitive):
         count = reader.u8()
         self._keys = {reader.u32(): PrivateKey(kem, reader.take(SEED_SIZE)) for _ in range(count)}
         ids = list(self._keys)
-        if ids != ([ids[0], ids[0] + 1] if count == 2 else ids[:1]) or not ids:
+        if not 1 <= len(ids) == count <= 2 or ids[-1] - ids[0] != count - 1:
             reader.fail("its keys are not one or two in order")
         self._discarded = tuple(reader.u64() for _ in range(reader.u16()))
         self._load_chain(reader)
@@ -362,6 +364,8 @@ class Dequeuer(Sensitive):
     def _load_chain(self, reader: Reader) -> None:
         phase = reader.u8()
         if phase == _AWAITING:
+            if list(self._keys) != [0]:
+                reader.fail("its keys are not those of a queue whose INIT was not read yet")
             self._join_secret = reader.take(KEY_SIZE)
             self._clear()
             return
