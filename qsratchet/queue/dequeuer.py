@@ -21,6 +21,7 @@ from ..errors import LimitExceeded, MisuseError
 from .frames import (
     DATA,
     EPOCH_CAP,
+    FRAME_LIMIT,
     HEADER,
     HEADER_SIZE,
     SEQ_LIMIT,
@@ -211,6 +212,7 @@ class Dequeuer(Sensitive):
             self._join_secret is not None
             or raw[:HEADER_SIZE] != HEADER.pack(VERSION, DATA, suite.id, epoch, seq)
             or seq - self._first >= EPOCH_CAP - 1
+            or len(raw) > FRAME_LIMIT
         ):
             return self._open(raw, aad)
         # The frame that is due, which is the case nearly always.

@@ -15,7 +15,7 @@ from ..codec import Buffer, lv, u8, u16, u32, u64
 from ..crypto.kdf import KEY_SIZE, Kdf, same
 from ..crypto.kem import PrivateKey
 from ..crypto.suites import NONCE_SIZE, InvalidTag, Suite
-from .frames import DATA, EPOCH_LIMIT, HEADER, HEADER_SIZE, VERSION, Frame, FrameType, pack_header
+from .frames import DATA, EPOCH_LIMIT, FRAME_LIMIT, HEADER, HEADER_SIZE, VERSION, Frame, FrameType, pack_header
 from .opened import NOTHING_MISSING, Message
 from .verdicts import HeadRejected, MalformedFrame, MissingKey, Tampered
 
@@ -287,7 +287,7 @@ def open_run(
     try:
         for frame in frames:
             header = pack_header(VERSION, data_type, suite_id, epoch, seq)
-            if frame[:HEADER_SIZE] != header:
+            if frame[:HEADER_SIZE] != header or len(frame) > FRAME_LIMIT:
                 break
             message_key, next_key = step(chain_key)
             body = aead(message_key).decrypt(frame[HEADER_SIZE:_BODY_START], frame[_BODY_START:], qctx + header + aad)

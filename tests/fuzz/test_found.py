@@ -6,8 +6,10 @@ from collections.abc import Callable
 
 import pytest
 
-from qsratchet import Dequeuer, Enqueuer, StateError
+from qsratchet import MESSAGE_LIMIT, UNPADDED, Dequeuer, Enqueuer, MalformedFrame, StateError
 from qsratchet.codec import Kind, document
+from qsratchet.queue.frames import FRAME_LIMIT
+from qsratchet.queue.schedule import seal_run
 
 #: Where the owner's blob has its number of keys: after marker, format, generation, two ids and one suite.
 KEYS = 5 + 8 + 3 + 3 + 3
@@ -64,3 +66,20 @@ def test_a_generation_at_the_end_of_its_field_is_refused_when_it_is_loaded() -> 
         Dequeuer.load(repacked(Kind.DEQUEUER, reading, owner_generation))
     with pytest.raises(StateError, match="contradict"):
         Enqueuer.load(repacked(Kind.ENQUEUER, service, service_generation))
+
+
+def test_a_frame_over_the_limit_is_refused_before_it_is_decrypted_even_when_it_is_due_and_authentic() -> None:
+    """The fast path looked at the header alone, so a frame of any length went to the AEAD."""
+    owner, request = Dequeuer.create(b"s", b"q", suites=(0x0001,))
+    service, init = Enqueuer.create(request, now=0, padding=UNPADDED)
+    owner.open(init.data)
+    message = bytes(FRAME_LIMIT - 16 - 12 - 16 - 4 + 1)
+    assert len(message) > MESSAGE_LIMIT
+    (frame,), _ = seal_run(service._suite, service._qctx, service._chain_key, 0, 1, [message], b"", lambda size: size)
+    assert len(frame.data) == FRAME_LIMIT + 1
+    before = owner.dump()
+    with pytest.raises(MalformedFrame, match="at most"):
+        owner.open(frame.data)
+    (verdict,) = owner.open_many([frame.data])
+    assert isinstance(verdict, MalformedFrame)
+    assert owner.dump() == before
