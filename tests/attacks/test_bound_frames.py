@@ -140,7 +140,7 @@ def places(run: Run) -> Iterator[tuple[int, Dequeuer, bytes]]:
 
 @all_suites
 def test_no_frame_can_be_moved_to_another_queue_position_epoch_or_suite(suite: int) -> None:
-    """Every frame of three queues is presented at every place of one: as it is, and under every header of that place."""
+    """Every frame of three queues is presented at every place of one: as it is, and under every header of it."""
     run = recorded(suite)
     other_suite = 0x0002 if suite != 0x0002 else 0x0003
     foreign = [recorded(suite, b"other queue"), recorded(other_suite)]
