@@ -192,8 +192,13 @@ def test_our_owner_refuses_a_hostile_number_at_once(tolerant: bool) -> None:
     for seq in (3_000, 65_535):
         frame = pack_header(FrameType.DATA, 0x0001, 0, seq) + bytes(40)
         assert type(refused(owner, frame)) is (GapTooWide if tolerant else Gap)
-    for seq in (65_536, 1 << 62, (1 << 63) - 2, (1 << 63) - 1, 1 << 63, (1 << 64) - 1):
-        assert type(refused(owner, pack_header(FrameType.DATA, 0x0001, 0, seq) + bytes(40))) is MalformedFrame
+    for seq in (65_536, 65_537, 1 << 62, (1 << 63) - 2):
+        verdict = refused(owner, pack_header(FrameType.DATA, 0x0001, 0, seq) + bytes(40))
+        assert type(verdict) is MalformedFrame
+    for epoch in (0, 1):
+        for seq in ((1 << 63) - 1, 1 << 63, (1 << 64) - 1):
+            verdict = refused(owner, pack_header(FrameType.DATA, 0x0001, epoch, seq) + bytes(40))
+            assert type(verdict) is MalformedFrame
 
 
 # --- the queue -----------------------------------------------------------------------------------

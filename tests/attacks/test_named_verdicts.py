@@ -16,13 +16,19 @@ from qsratchet import (
     Gap,
     GapTooWide,
     HeadAhead,
+    MalformedFrame,
     Message,
     Passed,
     ReadPolicy,
     RolledBack,
     Tampered,
     UnexpectedInit,
+    UnknownSuite,
+    UnknownType,
+    UnknownVersion,
     Updated,
+    WrongEpoch,
+    WrongSuite,
 )
 
 from .runs import MANUAL
@@ -184,3 +190,27 @@ def test_a_restored_service_that_catches_up_is_heard_again_and_its_lost_numbers_
     results = pair.owner.open_many(pair.send(4))
     assert [type(result) for result in results] == [Fork, Fork, Message, Message]
     assert isinstance(pair.owner.open(pair.service.update(now=0).data), Updated)
+
+
+@pytest.mark.parametrize(
+    ("at", "value", "expected"),
+    [
+        (0, b"\2", UnknownVersion),
+        (1, b"\0", UnknownType),
+        (1, b"\5", UnknownType),
+        (1, b"\4", MalformedFrame),
+        (2, b"\0\0", UnknownSuite),
+        (2, b"\0\5", UnknownSuite),
+        (2, b"\0\2", WrongSuite),
+        (4, b"\0\0\0\0", WrongEpoch),
+        (4, b"\0\0\0\2", WrongEpoch),
+        (16, b"\0" * 12, Tampered),
+    ],
+)
+def test_each_altered_field_of_a_frame_that_is_due_is_named(at: int, value: bytes, expected: type[Exception]) -> None:
+    pair = Pair()
+    pair.owner.open(pair.service.update(now=0).data)
+    (frame,) = pair.send()
+    assert type(pair.verdict(frame[:at] + value + frame[at + len(value) :])) is expected
+    assert type(pair.verdict(frame[:10])) is MalformedFrame
+    assert isinstance(pair.owner.open(frame), Message)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from qsratchet import SUITES, Enqueuer
+from qsratchet import SUITES, Dequeuer, Enqueuer
 
 from .runs import Run, record
 from .thief import Thief, by_library
@@ -85,11 +85,14 @@ def test_all_states_stolen_from_one_new_key_on_open_nothing_before_it(run: Run) 
         assert thief.read() == until(run, offer + 1, None), offer
 
 
-def test_the_states_between_two_messages_hold_no_secret_of_an_earlier_one(run: Run) -> None:
+def test_no_stored_state_holds_a_secret_that_was_superseded(run: Run) -> None:
     """Forward secrecy where it lives: in the bytes that are stored."""
     older: set[bytes] = set()
     for stolen in sorted(run.owner):
+        owner = Dequeuer.load(run.owner[stolen])
+        seeds = {key.seed for key in owner._keys.values()}
         for blob in (run.owner[stolen], run.service.get(stolen, b"")):
-            assert not any(secret in blob for secret in older), stolen
-        if stolen in run.service:
-            older.add(Enqueuer.load(run.service[stolen])._chain_key)
+            assert not any(secret in blob for secret in older - seeds), stolen
+        older |= seeds | ({owner._join_secret} if owner._join_secret else {owner._chain_key})
+    # One join secret, one chain key for each number but the first, and one seed for each key.
+    assert len(older) == 1 + (len(run.owner) - 1) + (1 + len(run.offers))
