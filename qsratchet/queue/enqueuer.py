@@ -266,7 +266,7 @@ class Enqueuer(Sensitive):
         self._suite = known
         self._public_key = reader.take(known.kem.public_size)
         reader.end()
-        if not 1 <= self._first <= self._next < SEQ_LIMIT or self._next - self._first >= EPOCH_CAP:
+        if not 1 <= self._first <= self._next < SEQ_LIMIT > self._generation or self._next - self._first >= EPOCH_CAP:
             reader.fail("its numbers contradict each other")
         self._room, self._seconds = policy.room, policy.span
         self._size_of = padding.size_of

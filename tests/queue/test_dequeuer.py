@@ -468,6 +468,7 @@ def test_a_reset_begins_a_new_queue_and_the_old_frames_are_dead() -> None:
     generation = pair.owner.generation
     request = pair.owner.reset()
     assert pair.owner.generation > generation
+    assert pair.owner.acknowledge == 0
     assert request.join_secret != pair.request.join_secret
     assert isinstance(refused(pair.owner, old[0]), Tampered)
     assert isinstance(refused(pair.owner, old[1]), Gap)
