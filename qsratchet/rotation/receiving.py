@@ -119,6 +119,10 @@ def _say_qswitch(turn: Turn, input: ReceivingInput, given: Given) -> None:
     turn.receiving = replace(turn.receiving, switch_number=number)
 
 
+def _read_old(turn: Turn, input: ReceivingInput, given: Given) -> None:
+    turn.effects.append(Subscribe(queue=turn.receiving.queue.address))
+
+
 def _give_up_old(turn: Turn, input: ReceivingInput, given: Given) -> None:
     turn.effects.append(GivenUp(queue=turn.receiving.queue.address))
     last = turn.receiving.last
@@ -145,14 +149,13 @@ _OUTCOMES: Final = {
     ReceivingInput.DEADLINE: Outcome.TIMED_OUT,
     ReceivingInput.CREATE_REFUSED: Outcome.REFUSED,
     ReceivingInput.SECURE_REFUSED: Outcome.REFUSED,
-    ReceivingInput.DRAINED: Outcome.COMPLETED,
     ReceivingInput.SUSPEND_REFUSED: Outcome.FORCED,
     ReceivingInput.FORCE: Outcome.FORCED,
 }
 
 
 def _note_outcome(turn: Turn, input: ReceivingInput, given: Given) -> None:
-    outcome = _OUTCOMES[input]
+    outcome = _OUTCOMES.get(input, Outcome.COMPLETED)
     if outcome is Outcome.TIMED_OUT and turn.receiving.switch_number:
         # After the commit point a deadline ends in the new queue, not in the old one.
         outcome = Outcome.FORCED
@@ -183,4 +186,5 @@ _ACTIONS: Final[dict[ReceivingAction, Callable[[Turn, ReceivingInput, Given], No
     ReceivingAction.NOTE_OUTCOME: _note_outcome,
     ReceivingAction.REPORT_ORPHAN: _report_orphan,
     ReceivingAction.END: _end,
+    ReceivingAction.READ_OLD: _read_old,
 }

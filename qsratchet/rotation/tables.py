@@ -83,6 +83,7 @@ class ReceivingAction(Enum):
     NOTE_OUTCOME = 9
     REPORT_ORPHAN = 10
     END = 11
+    READ_OLD = 12
 
 
 class Sending(Enum):
@@ -201,7 +202,8 @@ RECEIVING: Final[dict[tuple[Receiving, ReceivingInput], Row[Receiving, Receiving
     (_R.SWITCHING, _RI.DEADLINE): Row(_R.SUSPENDING),
     (_R.SUSPENDING, _RI.QHELLO): Row(_R.SUSPENDING),
     (_R.SUSPENDING, _RI.NEW_QUEUE_IN_USE): Row(_R.SUSPENDING),
-    (_R.SUSPENDING, _RI.REMAINING): Row(_R.DRAINING),
+    # The last message may have been acknowledged while it was counted, so the server is asked what is left.
+    (_R.SUSPENDING, _RI.REMAINING): Row(_R.DRAINING, (_RA.READ_OLD,)),
     (_R.SUSPENDING, _RI.DRAINED): _DRAINED,
     (_R.SUSPENDING, _RI.SUSPEND_REFUSED): _GIVE_UP,
     (_R.SUSPENDING, _RI.FORCE): _GIVE_UP,
