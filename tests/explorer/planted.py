@@ -16,7 +16,15 @@ from qsratchet.errors import DecodeError
 from qsratchet.rotation import Connection, Gap, Received, Receiving, Sending, routing, sending, snapshot
 from qsratchet.rotation.messages import Frame, QHello, decode_frame
 from qsratchet.rotation.stream import Arrival, Stream
-from qsratchet.rotation.tables import RECEIVING, SENDING, ReceivingAction, ReceivingInput, Row, SendingAction, SendingInput
+from qsratchet.rotation.tables import (
+    RECEIVING,
+    SENDING,
+    ReceivingAction,
+    ReceivingInput,
+    Row,
+    SendingAction,
+    SendingInput,
+)
 from qsratchet.rotation.turn import Turn
 
 from .world import NAMES, Model, Scenario, World
@@ -313,6 +321,3 @@ def _both(*managers: AbstractContextManager[Any]) -> Iterator[None]:
         for manager in managers:
             stack.enter_context(manager)
         yield
-
-
-

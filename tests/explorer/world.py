@@ -39,8 +39,8 @@ from qsratchet.rotation import (
     QueueAddress,
     QueueCreated,
     QueueEmpty,
-    ReceiveQueue,
     Received,
+    ReceiveQueue,
     Receiving,
     Replay,
     Secured,
@@ -253,14 +253,19 @@ class Model:
                         yield f"{who} loses {self.label(effect)}", self._todo(lost, agent, Subscribe(queue=value.queue))
                 if s.repeat:
                     after = self._run(world, agent, effect, reply=True)
-                    again = None if after is None else self._run(self._todo(after, agent, value), agent, effect, reply=True)
+                    again = (
+                        None if after is None else self._run(self._todo(after, agent, value), agent, effect, reply=True)
+                    )
                     if again is not None:
                         yield f"{who} runs twice {self.label(effect)}", again
             if s.repeat:
                 for event in world[REPLIES][agent]:
                     after = _with_item(world, REPLIES, agent, _without(world[REPLIES][agent], event))
                     value = self.values[event]
-                    yield f"{who} gets twice {self.label(event)}", self._step(self._step(after, agent, value), agent, value)
+                    yield (
+                        f"{who} gets twice {self.label(event)}",
+                        self._step(self._step(after, agent, value), agent, value),
+                    )
             if world[ABORTS]:
                 yield from self._user(_with(world, ABORTS, world[ABORTS] - 1), agent, AbortRotation())
             if s.forces:
@@ -317,7 +322,9 @@ class Model:
                     raise Violation(f"an honest peer was accused: {effect}")
                 case Ended():
                     if effect.outcome in (Outcome.TIMED_OUT, Outcome.FORCED) and not self._excused(world):
-                        raise Violation(f"a rotation ended by a deadline although nothing was in its way: {effect.outcome}")
+                        raise Violation(
+                            f"a rotation ended by a deadline although nothing was in its way: {effect.outcome}"
+                        )
                 case Acknowledge():
                     self._check_acknowledge(machine, effect, event)
                     world = self._todo(world, agent, effect)
@@ -337,7 +344,9 @@ class Model:
                 if index >= len(numbers) or numbers[index] != effect.number:
                     raise Violation(f"number {effect.number} was delivered with the body {index}, which is not its own")
                 if index < expected:
-                    raise Violation(f"body {index} was delivered after body {expected - 1}: a duplicate or out of order")
+                    raise Violation(
+                        f"body {index} was delivered after body {expected - 1}: a duplicate or out of order"
+                    )
                 missing = [body for body in range(expected, index) if numbers[body] not in named]
                 if missing:
                     raise Violation(f"bodies {missing} were skipped, and no gap names them")
@@ -372,9 +381,7 @@ class Model:
         queue = world[QUEUES][index]
         message_id, frame = queue[MESSAGES][0]
         last = self.scenario.flag and queue[SUSPENDED] and len(queue[MESSAGES]) == 1
-        event = Received(
-            queue=address(index), message_id=bytes([message_id]), body=self.values[frame], last=last
-        )
+        event = Received(queue=address(index), message_id=bytes([message_id]), body=self.values[frame], last=last)
         return self._reply(self._queue(world, index, {PUSHED: True}), queue[OWNER], event)
 
     def _reply(self, world: World, agent: int, event: Event) -> World:
