@@ -64,11 +64,10 @@ def question_of(side: ReceivingSide, command: Command) -> Question:
             return SecureQueue(id=_id("secure", other), queue=other, server_key=side.server_key)
         case Command.SUSPEND_OLD:
             return SuspendQueue(id=_id("suspend", side.queue.address), queue=side.queue.address)
-        case Command.DELETE_OTHER:
+        case Command.DELETE_OTHER | Command.SAY_QHELLO:
+            assert command is Command.DELETE_OTHER, "only the sending side says QHELLO"
             other = _other(side)
             return DeleteQueue(id=_id("delete", other), queue=other)
-        case Command.SAY_QHELLO:
-            raise AssertionError("the receiving side does not say QHELLO")
         case _:
             assert_never(command)
 

@@ -259,11 +259,10 @@ def _from_current_queue(turn: Turn, event: Received, frame: Frame, body: bytes) 
         _stream_frame(turn, frame.number, frame.message, body)
     # A QHELLO here is one that was said again before the queue was promoted; it has done its work.
     _acknowledge(turn, event)
-    if event.queue == turn.receiving.queue.address:
-        if event.last and turn.receiving.state in (Receiving.SUSPENDING, Receiving.DRAINING):
-            receiving.drive(turn, _RI.DRAINED)
-        else:
-            _check_last(turn)
+    if event.last and turn.receiving.state in (Receiving.SUSPENDING, Receiving.DRAINING):
+        receiving.drive(turn, _RI.DRAINED)
+    else:
+        _check_last(turn)
 
 
 def _stream_frame(turn: Turn, number: int, message: Application | Control, body: bytes) -> None:

@@ -33,6 +33,10 @@ LONG = (
         name="2 crashes or lost replies, full queues", submits=(0, 2), faults=2, atomic=True, capacity=1, crash=False
     ),
     Scenario(
+        name="2 of dead server, deadline, crash", submits=_BOB, faults=2, atomic=True, lost_reply=False,
+        death=(0, 1, 2), early_deadlines=True,
+    ),
+    Scenario(
         name="1 dead server", submits=_NOBODY, faults=1, atomic=True, crash=False, lost_reply=False, death=(0, 1, 2)
     ),
     Scenario(

@@ -125,7 +125,7 @@ class Model:
         self._dumps: dict[Any, int] = {}
         self.values: list[Any] = []
         self._numbers: dict[Any, int] = {}
-        self._steps: dict[tuple[int, Any, int], tuple[int, tuple[Effect, ...]]] = {}
+        self._steps: dict[tuple[int, Any], tuple[int, tuple[Effect, ...]]] = {}
         self._labels: dict[int, str] = {}
         self._restarts: dict[int, tuple[int, tuple[Effect, ...]]] = {}
 
@@ -165,7 +165,8 @@ class Model:
                 receive=ReceiveQueue(address=address(agent)),
                 send=SendQueue(address=address(1 - agent)),
                 fast=self.scenario.fast[agent],
-                patience=Patience(server=1, peer=2, drain=3, park=4),
+                # Every deadline is due at once, and the model chooses when it passes: so no world has a clock in it.
+                patience=Patience(server=0, peer=0, drain=0, park=0),
                 entropy=entropy_of(agent),
             )
             machines.append(self.adopt(connection))
@@ -182,21 +183,28 @@ class Model:
 
     def moves(self, world: World) -> Iterator[tuple[str, bool, World]]:
         """Every move: what it is, whether it is a fault, and where it leads."""
+        for label, after in self.free_moves(world):
+            yield label, False, after
+        for label, after in self.fault_moves(world):
+            yield label, True, after
+
+    def free_moves(self, world: World) -> Iterator[tuple[str, World]]:
+        """What happens by itself.  Deadlines pass when nothing else can happen."""
         idle = True
         for label, after in self._free_moves(world):
             idle = False
-            yield label, False, after
-        dead = DEAD in world[SERVERS]
-        if idle or dead:
-            for label, after in self._ticks(world):
-                yield label, False, after
+            yield label, after
+        if idle:
+            yield from self._ticks(world)
+
+    def fault_moves(self, world: World) -> Iterator[tuple[str, World]]:
+        """What may go wrong, as long as faults are left."""
         if world[FAULTS] > 0:
             poorer = _with(world, FAULTS, world[FAULTS] - 1)
-            for label, after in self._fault_moves(poorer):
-                yield label, True, after
-            if self.scenario.early_deadlines and not (idle or dead):
+            yield from self._fault_moves(poorer)
+            if self.scenario.early_deadlines:
                 for label, after in self._ticks(poorer):
-                    yield f"early {label}", True, after
+                    yield f"early {label}", after
 
     def _free_moves(self, world: World) -> Iterator[tuple[str, World]]:
         for agent in (ALICE, BOB):
@@ -230,11 +238,10 @@ class Model:
 
     def _ticks(self, world: World) -> Iterator[tuple[str, World]]:
         for agent in (ALICE, BOB):
-            machine = self.machines[world[MACHINES][agent]]
-            for now in sorted({side.due for side in (machine._receiving, machine._sending) if side.due is not None}):
-                after = self._step(world, agent, Tick(), now)
+            if self.machines[world[MACHINES][agent]].next_deadline is not None:
+                after = self._step(world, agent, Tick())
                 if after != world:
-                    yield f"deadline {now} of {NAMES[agent]}", after
+                    yield f"deadline of {NAMES[agent]}", after
 
     def _fault_moves(self, world: World) -> Iterator[tuple[str, World]]:
         s = self.scenario
@@ -257,11 +264,14 @@ class Model:
                         None if after is None else self._run(self._todo(after, agent, value), agent, effect, reply=True)
                     )
                     if again is not None:
-                        yield f"{who} runs twice {self.label(effect)}", again
+                        yield f"{who} runs twice {self.label(effect)}", after
             if s.repeat:
                 for event in world[REPLIES][agent]:
                     after = _with_item(world, REPLIES, agent, _without(world[REPLIES][agent], event))
                     value = self.values[event]
+                    if isinstance(value, QueueCreated):
+                        # An answer that nobody waits for any more is reported each time it comes.
+                        continue
                     yield (
                         f"{who} gets twice {self.label(event)}",
                         self._step(self._step(after, agent, value), agent, value),
@@ -295,13 +305,13 @@ class Model:
     def _receiving(self, world: World, agent: int) -> Any:
         return self.machines[world[MACHINES][agent]]._receiving
 
-    def _step(self, world: World, agent: int, event: Event, now: int = 0) -> World:
+    def _step(self, world: World, agent: int, event: Event) -> World:
         before = world[MACHINES][agent]
-        key = (before, event, now)
+        key = (before, event)
         known = self._steps.get(key)
         if known is None:
             connection = self.copy(self.machines[before])
-            effects = connection.step(event, now)
+            effects = connection.step(event, 0)
             known = self._steps[key] = (self.adopt(connection), effects)
         after, effects = known
         world = _with_item(world, MACHINES, agent, after)
@@ -394,7 +404,7 @@ class Model:
         """Carry an effect out on its server; None when the server cannot be reached."""
         effect = self.values[number]
         if isinstance(effect, CreateQueue):
-            if len(world[QUEUES]) >= 8:
+            if len(world[QUEUES]) >= 60:
                 return None
             done = _with_item(world, TODO, agent, _without(world[TODO][agent], number))
             index = len(world[QUEUES])
@@ -419,9 +429,7 @@ class Model:
         if isinstance(effect, (Acknowledge, Subscribe)):
             # The host lost its line to the server, and subscribes again when it is back.
             return self._todo(done, agent, Subscribe(queue=effect.queue))
-        done = self._step(done, agent, Failed(effect=effect.id, failure=Failure.UNKNOWN))
-        # The count that resume() asks for again is asked once; its loss leaves the drain to go on by itself.
-        return done
+        return self._step(done, agent, Failed(effect=effect.id, failure=Failure.UNKNOWN))
 
     def _full(self, world: World, index: int) -> bool:
         queue = world[QUEUES][index]
@@ -500,12 +508,12 @@ class Model:
                 may = peer.new is not None and peer.new.address == side.queue.address
                 if not (may and peer.state in MAY_HAVE_SWITCHED):
                     raise Violation(f"{NAMES[1 - agent]} sends to a queue that {NAMES[agent]} has left")
-            if side.state in HOLDING and peer.queue.address != side.other:
-                if peer.new is None or peer.new.address != side.other or peer.state not in MAY_HAVE_SWITCHED:
-                    raise Violation(f"{NAMES[agent]} is committed to a queue that {NAMES[1 - agent]} does not know")
-            if side.state is Receiving.READY or side.state in HOLDING:
-                if world[QUEUES][side.other.sender_id[0]][KEY] != 2 - agent:
-                    raise Violation(f"{NAMES[agent]} goes on with a queue that is not secured with the peer's key")
+            knows = peer.new is not None and peer.new.address == side.other and peer.state in MAY_HAVE_SWITCHED
+            if side.state in HOLDING and peer.queue.address != side.other and not knows:
+                raise Violation(f"{NAMES[agent]} is committed to a queue that {NAMES[1 - agent]} does not know")
+            going_on = side.state is Receiving.READY or side.state in HOLDING
+            if going_on and world[QUEUES][side.other.sender_id[0]][KEY] != 2 - agent:
+                raise Violation(f"{NAMES[agent]} goes on with a queue that is not secured with the peer's key")
             if machine._held is not None and side.state not in HOLDING:
                 raise Violation("a message is held without reason")
 
@@ -595,8 +603,12 @@ class Model:
             blocked = self._dead(world, sending.queue.address)
             waits = sending.state is Sending.HELLO_SENT and sending.new and self._dead(world, sending.new.address)
             reader = self.machines[world[MACHINES][1 - agent]]._receiving.queue.address
-            # After a gap QSWITCH may be lost: then the sender finds out as soon as it has something to send.
-            unaware = self._forgiven(world) and sending.new is not None and sending.new.address == reader
+            # QSWITCH may be lost in a gap or on a dead server: then the sender finds out when it has something to send.
+            unaware = (
+                (self._forgiven(world) or DEAD in world[SERVERS])
+                and sending.new is not None
+                and sending.new.address == reader
+            )
             if sending.state is not Sending.IDLE and not waits and not (unaware and sending.state in MAY_HAVE_SWITCHED):
                 return False
             if machine._stream.outbox and not blocked:

@@ -58,7 +58,7 @@ def other_dh_key() -> bytes:
 class Pair:
     """Alice (0) and Bob (1), and the servers between them.  A request is carried out at once unless it is stopped."""
 
-    def __init__(self, *, fast: tuple[bool, bool] = (False, False), entropy: bool = True) -> None:
+    def __init__(self, *, fast: tuple[bool, bool] = (False, False)) -> None:
         self.agents = [
             Connection(
                 receive=ReceiveQueue(address=(OLD, BACK)[agent], key=bytes([0xA0 + agent]) * 32),
@@ -142,9 +142,10 @@ class Pair:
                 if effect.queue in self.suspended:
                     self.event(agent, Failed(effect=effect.id, failure=Failure.AUTH), now)
                     return
+                first = not self.queues[effect.queue]
                 self.queues[effect.queue].append((next(self._ids).to_bytes(4, "big"), effect.frame))
                 self.event(agent, Accepted(effect=effect.id), now)
-                if len(self.queues.get(effect.queue, ())) == 1:
+                if first:
                     self._push(effect.queue)
 
     def _push(self, queue: QueueAddress) -> None:
