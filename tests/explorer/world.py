@@ -260,11 +260,11 @@ class Model:
                         yield f"{who} loses {self.label(effect)}", self._todo(lost, agent, Subscribe(queue=value.queue))
                 if s.repeat:
                     after = self._run(world, agent, effect, reply=True)
-                    again = (
-                        None if after is None else self._run(self._todo(after, agent, value), agent, effect, reply=True)
-                    )
+                    if after is None:
+                        continue
+                    again = self._run(self._todo(after, agent, value), agent, effect, reply=True)
                     if again is not None:
-                        yield f"{who} runs twice {self.label(effect)}", after
+                        yield f"{who} runs twice {self.label(effect)}", again
             if s.repeat:
                 for event in world[REPLIES][agent]:
                     after = _with_item(world, REPLIES, agent, _without(world[REPLIES][agent], event))
@@ -526,8 +526,11 @@ class Model:
         if isinstance(effect, GivenUp) and not self._excused(world):
             raise Violation("a queue was given up although its server is alive")
         peer = self.machines[world[MACHINES][1 - agent]]._stream
-        if isinstance(effect, Gap) and effect.last > peer.last_accepted:
-            raise Violation("a gap names a message that is still to come")
+        if isinstance(effect, Gap):
+            current = self._receiving(world, agent).queue.address.sender_id[0]
+            here = {_stream_number(self.values[frame]) for _, frame in world[QUEUES][current][MESSAGES]}
+            if effect.last > peer.last_accepted or here & set(range(effect.first, effect.last + 1)):
+                raise Violation("a gap names a message that is still to come")
 
     def _forgiven(self, world: World) -> bool:
         """After something was given up, a party may have to find out by AUTH and its deadline."""
