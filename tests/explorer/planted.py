@@ -27,7 +27,8 @@ from qsratchet.rotation.tables import (
 )
 from qsratchet.rotation.turn import Turn
 
-from .world import NAMES, Model, Scenario, World
+from .shape import NAMES, Scenario, World
+from .world import Model
 
 _R, _RI, _RA = Receiving, ReceivingInput, ReceivingAction
 _S, _SI, _SA = Sending, SendingInput, SendingAction

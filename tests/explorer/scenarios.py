@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .world import Scenario
+from .shape import Scenario
 
 _NOBODY = (0, 0)
 _BOB = (0, 1)
