@@ -35,6 +35,7 @@ class Kind(Enum):
     DEQUEUER = b"QSRD"
     GRANT = b"QSRG"
     OWNER_KEYS = b"QSRK"
+    SEALED_FILE = b"QSRF"
 
     @property
     def title(self) -> str:
