@@ -46,7 +46,7 @@ def replaced_at_end(path: str | os.PathLike[str], *, private: bool = False) -> I
 def folder_at_end(path: str | os.PathLike[str]) -> Iterator[Path]:
     """A folder to write into; it becomes `path`, which must not exist or be empty, when the block ends well."""
     place = Path(path)
-    if place.is_dir() and any(place.iterdir()) or place.exists() and not place.is_dir():
+    if (place.is_dir() and any(place.iterdir())) or (place.exists() and not place.is_dir()):
         raise MisuseError(f"{place} is there already: name a folder that does not exist, or remove it first")
     try:
         place.parent.mkdir(parents=True, exist_ok=True)

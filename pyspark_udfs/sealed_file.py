@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import os
 import struct
+import sys
+from bisect import bisect_left
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from enum import IntEnum
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -26,9 +28,9 @@ from qsratchet.crypto.passphrase import DEFAULT_COST, ScryptCost
 from qsratchet.crypto.secret import Sensitive
 
 from .atomic import replaced_at_end
-from .key_source import KeyService, KeySource, root_key
+from .file_key import FileKey, KeyService, root_key
 
-__all__ = ["Content", "Record", "SealedFile", "WrongKey", "write_sealed"]
+__all__ = ["Content", "Record", "SealedFile", "SealedWriter", "WrongKey"]
 
 FORMAT: Final = 1
 #: A block holds about 450 grants; a look-up opens one, and some twenty more the first time in a huge file.
@@ -98,8 +100,8 @@ class _Header:
     def check(self, root: bytes, check: bytes, seal: bytes, path: str) -> None:
         if not same(check, _check(root)):
             raise WrongKey(
-                f"{path} does not open with this {'passphrase' if self.cost else 'key'}: it is another one, or the first "
-                "bytes of the file were altered"
+                f"{path} does not open with this {'passphrase' if self.cost else 'key'}: it is another one, or the "
+                "first bytes of the file were altered"
             )
         fields = self._fields()
         claimed = u16(5 + 2 + len(fields) + 2 * _TAG + 4) + fields + check
@@ -111,7 +113,7 @@ class _Header:
 
 def _check(root: bytes) -> bytes:
     """Tells a wrong passphrase from an altered file."""
-    return HKDF_SHA256.expand(root, b"file check", b"", _TAG)  # type: ignore[no-any-return]
+    return HKDF_SHA256.expand(root, b"file check", b"", _TAG)
 
 
 def _cipher(root: bytes, label: bytes) -> AESGCM:
@@ -155,76 +157,102 @@ def _read_cost(reader: Reader) -> ScryptCost | None:
     return None
 
 
-def write_sealed(
-    path: str | os.PathLike[str],
-    content: Content,
-    records: Iterable[Record],
-    key: KeySource,
-    *,
-    cost: ScryptCost = DEFAULT_COST,
-    hint: bytes = b"",
-    block_size: int = BLOCK_SIZE,
-) -> int:
-    """Write a file, whole or not at all, from records in order; return how many there were.
+class SealedWriter(Sensitive):
+    """Writes a file from records in order, as a context: the file is there when the block ends well, or not at all.
 
-    Nothing of a file is written in clear at any time, and a file that was there before stays until the new one is whole.
+    Nothing of it is written in clear at any time, and a file that was there before stays until the new one is whole.
     """
-    if block_size not in _BLOCK_RANGE:
-        raise MisuseError(f"a block has {_BLOCK_RANGE.start} to {_BLOCK_RANGE.stop - 1} bytes, not {block_size}")
-    if len(hint) > _HINT_LIMIT:
-        raise MisuseError(f"a hint has at most {_HINT_LIMIT} bytes, not {len(hint)}")
-    used_cost = None if isinstance(key, KeyService) else cost
-    salt = os.urandom(32)
-    root = root_key(key, salt, used_cost, hint)
 
-    def header(blocks: int, count: int) -> bytes:
-        return _Header(
-            content=content, cost=used_cost, salt=salt, hint=hint, block_size=block_size, blocks=blocks, records=count
-        ).encode(root)
+    __slots__ = ("_cipher", "_file", "_header", "_last", "_packed", "_place", "_root", "_used")
 
-    cipher = _cipher(root, b"file block")
-    blocks = count = 0
-    with replaced_at_end(path, private=True) as file:
-        file.write(bytes(len(header(0, 0))))
-        for plain, held in _blocks(records, block_size):
-            file.write(cipher.encrypt(_PLACE.pack(0, blocks), plain, salt))
-            blocks += 1
-            count += held
-        file.seek(0)
-        file.write(header(blocks, count))
-    return count
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        content: Content,
+        key: FileKey,
+        *,
+        cost: ScryptCost = DEFAULT_COST,
+        hint: bytes = b"",
+        block_size: int = BLOCK_SIZE,
+    ) -> None:
+        if block_size not in _BLOCK_RANGE:
+            raise MisuseError(f"a block has {_BLOCK_RANGE.start} to {_BLOCK_RANGE.stop - 1} bytes, not {block_size}")
+        if len(hint) > _HINT_LIMIT:
+            raise MisuseError(f"a hint has at most {_HINT_LIMIT} bytes, not {len(hint)}")
+        self._header = _Header(
+            content=content,
+            cost=None if isinstance(key, KeyService) else cost,
+            salt=os.urandom(32),
+            hint=hint,
+            block_size=block_size,
+            blocks=0,
+            records=0,
+        )
+        self._root = root_key(key, self._header.salt, self._header.cost, hint)
+        self._cipher = _cipher(self._root, b"file block")
+        self._place = replaced_at_end(path, private=True)
+        self._packed: list[bytes] = []
+        self._used = 4
+        self._last: tuple[bytes, bytes, int, int] = (b"", b"", 0, 0)
 
+    def __enter__(self) -> SealedWriter:
+        self._file = self._place.__enter__()
+        self._file.write(bytes(len(self._header.encode(self._root))))
+        return self
 
-def _blocks(records: Iterable[Record], size: int) -> Iterator[tuple[bytes, int]]:
-    """Records packed into blocks of one size, each with how many it holds."""
-    packed: list[bytes] = []
-    used = 4
-    last: Record | None = None
-    for record in records:
-        if last is not None and record[:4] < last[:4]:
+    def __exit__(self, *raised: object) -> None:
+        try:
+            if raised[0] is None:
+                self._flush()
+                self._file.seek(0)
+                self._file.write(self._header.encode(self._root))
+        except BaseException:
+            self._place.__exit__(*sys.exc_info())
+            raise
+        self._place.__exit__(*raised)
+
+    def __len__(self) -> int:
+        """How many records were added."""
+        return self._header.records + len(self._packed)
+
+    def add(self, record: Record) -> None:
+        place = record[:4]
+        if place < self._last:
             raise MisuseError("records must come sorted by service, queue and epoch: sort them before writing the file")
-        last = record
+        self._last = place
         data = lv(record.service_id) + lv(record.queue_id) + u32(record.major) + u64(record.minor) + lv(record.payload)
+        size = self._header.block_size
         if len(data) + 4 > size:
             raise MisuseError(f"a record of {len(data)} bytes does not fit a block of {size}: raise the block size")
-        if used + len(data) > size:
-            yield (u32(len(packed)) + b"".join(packed)).ljust(size, b"\0"), len(packed)
-            packed, used = [], 4
-        packed.append(data)
-        used += len(data)
-    if packed:
-        yield (u32(len(packed)) + b"".join(packed)).ljust(size, b"\0"), len(packed)
+        if self._used + len(data) > size:
+            self._flush()
+        self._packed.append(data)
+        self._used += len(data)
+
+    def _flush(self) -> None:
+        if self._packed:
+            header, count = self._header, len(self._packed)
+            plain = (u32(count) + b"".join(self._packed)).ljust(header.block_size, b"\0")
+            self._file.write(self._cipher.encrypt(_PLACE.pack(0, header.blocks), plain, header.salt))
+            self._header = replace(header, blocks=header.blocks + 1, records=header.records + count)
+            self._packed, self._used = [], 4
+
+
+class _Block(NamedTuple):
+    """An opened block: its records by queue, in order.  No block is empty."""
+
+    queues: dict[tuple[bytes, bytes], list[Record]]
 
 
 class SealedFile(Sensitive):
     """An open file.  It holds keys and an open file descriptor, so it stays in its process."""
 
-    __slots__ = ("_bounds", "_cipher", "_file", "_header", "_kept", "_start", "path")
+    __slots__ = ("_bounds", "_cipher", "_file", "_header", "_kept", "_recent", "_start", "path")
 
-    def __init__(self, path: str | os.PathLike[str], content: Content, key: KeySource) -> None:
+    def __init__(self, path: str | os.PathLike[str], content: Content, key: FileKey) -> None:
         self.path = os.fspath(path)
         try:
-            self._file = Path(path).open("rb", buffering=0)
+            self._file = Path(path).open("rb", buffering=0)  # noqa: SIM115 - it stays open for the look-ups.
         except OSError as error:
             raise MisuseError(f"{self.path} cannot be read here: {error.strerror}") from None
         try:
@@ -246,8 +274,9 @@ class SealedFile(Sensitive):
             self._file.close()
             raise
         self._header = header
+        self._recent = 0
         self._cipher = _cipher(root, b"file block")
-        self._kept: OrderedDict[int, list[Record]] = OrderedDict()
+        self._kept: OrderedDict[int, _Block] = OrderedDict()
         self._bounds: OrderedDict[int, tuple[bytes, bytes]] = OrderedDict()
 
     def describe(self) -> str:
@@ -261,36 +290,39 @@ class SealedFile(Sensitive):
 
     def __iter__(self) -> Iterator[Record]:
         for index in range(self._header.blocks):
-            yield from self._block(index)
+            for records in self._block(index).queues.values():
+                yield from records
 
     def of_queue(self, service_id: bytes, queue_id: bytes) -> list[Record]:
         """The records of one queue, in order; none if the file has none."""
         queue = (service_id, queue_id)
-        low, high = 0, self._header.blocks
-        while low < high:
-            middle = (low + high) // 2
-            if self._last_queue(middle) < queue:
-                low = middle + 1
-            else:
-                high = middle
+        blocks = range(self._header.blocks)
+        # Readers come in order, so the block of the last look-up is tried first.
+        index = self._recent
+        if index >= len(blocks) or not self._before(index) < queue <= self._last_queue(index):
+            index = self._recent = bisect_left(blocks, queue, key=self._last_queue)
         found: list[Record] = []
-        for index in range(low, self._header.blocks):
-            block = self._block(index)
-            found += [record for record in block if record[:2] == queue]
-            if block[-1][:2] > queue:
+        for at in blocks[index:]:
+            block = self._block(at)
+            found += block.queues.get(queue, ())
+            if self._last_queue(at) > queue:
                 break
         return found
+
+    def _before(self, index: int) -> tuple[bytes, bytes]:
+        """The last queue of the block before, or what is less than any queue."""
+        return self._last_queue(index - 1) if index else (b"", b"")
 
     def _last_queue(self, index: int) -> tuple[bytes, bytes]:
         known = self._bounds.get(index)
         if known is None:
-            known = self._block(index)[-1][:2]
+            known = next(reversed(self._block(index).queues))
             self._bounds[index] = known
             if len(self._bounds) > _KEPT_BOUNDS:
                 self._bounds.popitem(last=False)
         return known
 
-    def _block(self, index: int) -> list[Record]:
+    def _block(self, index: int) -> _Block:
         kept = self._kept.get(index)
         if kept is not None:
             self._kept.move_to_end(index)
@@ -304,10 +336,11 @@ class SealedFile(Sensitive):
                 f"{self.path}: block {index} was altered or moved; take the file from a copy that you trust"
             ) from None
         reader = Reader(plain, "block", stored=True)
-        records = [
-            Record(reader.lv(), reader.lv(), reader.u32(), reader.u64(), reader.lv()) for _ in range(reader.u32())
-        ]
-        self._kept[index] = records
+        queues: dict[tuple[bytes, bytes], list[Record]] = {}
+        for _ in range(reader.u32()):
+            record = Record(reader.lv(), reader.lv(), reader.u32(), reader.u64(), reader.lv())
+            queues.setdefault(record[:2], []).append(record)
+        block = self._kept[index] = _Block(queues)
         if len(self._kept) > _KEPT_BLOCKS:
             self._kept.popitem(last=False)
-        return records
+        return block

@@ -30,8 +30,8 @@ class ScryptCost:
     def __post_init__(self) -> None:
         if not (14 <= self.log_n <= 20 and 8 <= self.r <= 32 and 1 <= self.p <= 4) or self.memory > MEMORY_LIMIT:
             raise MisuseError(
-                f"scrypt costs of log n {self.log_n}, r {self.r}, p {self.p} are outside what is allowed: log n from 14 to "
-                "20, r from 8 to 32, p from 1 to 4, and 1 GiB of memory"
+                f"scrypt costs of log n {self.log_n}, r {self.r}, p {self.p} are outside what is allowed: "
+                "log n from 14 to 20, r from 8 to 32, p from 1 to 4, and 1 GiB of memory"
             )
 
     @property

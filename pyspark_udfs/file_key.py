@@ -1,8 +1,8 @@
 """Where the key of a sealed file comes from: a passphrase, or a key service of the host's.
 
 The objects here are references: they say where a secret is found and are safe to pickle, print and ship to executors,
-which look it up for themselves.  The exception is `Passphrase`, which holds the secret, stays in its process and refuses
-to be pickled.
+which look it up for themselves.  The exception is `Passphrase`, which holds the secret, stays in its process and
+refuses to be pickled.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from qsratchet.crypto.kdf import HKDF_SHA256, KEY_SIZE
 from qsratchet.crypto.passphrase import ScryptCost, stretch
 from qsratchet.crypto.secret import Sensitive
 
-__all__ = ["KeyService", "KeySource", "Passphrase", "PassphraseFile", "PassphraseVariable", "root_key"]
+__all__ = ["FileKey", "KeyService", "Passphrase", "PassphraseFile", "PassphraseVariable", "root_key"]
 
 
 class Passphrase(Sensitive):
@@ -55,10 +55,10 @@ class KeyService:
     function: str
 
 
-KeySource: TypeAlias = Passphrase | PassphraseFile | PassphraseVariable | KeyService
+FileKey: TypeAlias = Passphrase | PassphraseFile | PassphraseVariable | KeyService
 
 
-def root_key(source: KeySource, salt: bytes, cost: ScryptCost | None, hint: bytes) -> bytes:
+def root_key(source: FileKey, salt: bytes, cost: ScryptCost | None, hint: bytes) -> bytes:
     """The key that all others of a file follow from; `cost` is None for a file of a key service."""
     if isinstance(source, KeyService):
         if cost is not None:
@@ -83,8 +83,8 @@ def _passphrase(source: Passphrase | PassphraseFile | PassphraseVariable) -> byt
             text = os.environ.get(source.name, "")
             if not text:
                 raise MisuseError(
-                    f"the environment variable {source.name} is not set in process {os.getpid()}: export the passphrase in "
-                    "it before Spark starts, on every machine that runs executors, or name a passphrase file"
+                    f"the environment variable {source.name} is not set in process {os.getpid()}: export the passphrase "
+                    "in it before Spark starts, on every machine that runs executors, or name a passphrase file"
                 )
         case _:
             assert_never(source)
