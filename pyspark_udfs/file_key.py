@@ -83,8 +83,8 @@ def _passphrase(source: Passphrase | PassphraseFile | PassphraseVariable) -> byt
             text = os.environ.get(source.name, "")
             if not text:
                 raise MisuseError(
-                    f"the environment variable {source.name} is not set in process {os.getpid()}: export the passphrase "
-                    "in it before Spark starts, on every machine that runs executors, or name a passphrase file"
+                    f"the environment variable {source.name} is not set in process {os.getpid()}: export the "
+                    "passphrase in it before Spark starts, on every machine that runs executors, or name a passphrase file"
                 )
         case _:
             assert_never(source)

@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import os
 import struct
-import sys
 from bisect import bisect_left
 from collections import OrderedDict
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from enum import IntEnum
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Self
 
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
@@ -195,7 +194,7 @@ class SealedWriter(Sensitive):
         self._used = 4
         self._last: tuple[bytes, bytes, int, int] = (b"", b"", 0, 0)
 
-    def __enter__(self) -> SealedWriter:
+    def __enter__(self) -> Self:
         self._file = self._place.__enter__()
         self._file.write(bytes(len(self._header.encode(self._root))))
         return self
@@ -206,8 +205,8 @@ class SealedWriter(Sensitive):
                 self._flush()
                 self._file.seek(0)
                 self._file.write(self._header.encode(self._root))
-        except BaseException:
-            self._place.__exit__(*sys.exc_info())
+        except BaseException as error:
+            self._place.__exit__(type(error), error, error.__traceback__)
             raise
         self._place.__exit__(*raised)
 
