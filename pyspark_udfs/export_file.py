@@ -1,7 +1,7 @@
 """Writes an export as Parquet, in order and in bounded memory, the way the audit reads it best.
 
-Frames are ciphertext, so they are neither compressed nor put into a dictionary; ids are, because they repeat.  Copies of
-epoch and type lie beside them, so that a filter on control frames reaches the Parquet reader (`schemas.EXPORT_COPIES`).
+Frames are ciphertext, so they are neither compressed nor put into a dictionary; ids are, because they repeat.  Copies
+of epoch and type lie beside them, so that a filter on control frames reaches the Parquet reader (`schemas.EXPORT_COPIES`).
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ import os
 from collections.abc import Iterable
 from typing import Final, NamedTuple, Self
 
-import pyarrow as pa
-import pyarrow.parquet as pq
+import pyarrow as pa  # type: ignore[import-untyped]
+import pyarrow.parquet as pq  # type: ignore[import-untyped]
 
 __all__ = ["ExportWriter", "Row"]
 
-#: Row groups of about this size: large enough to scan fast, small enough that memory stays flat and a core gets several.
+#: Row groups of about this size: large enough to scan fast, small enough for flat memory and several to a core.
 GROUP_BYTES: Final = 16 << 20
 GROUP_ROWS: Final = 65_536
 

@@ -84,7 +84,7 @@ def _passphrase(source: Passphrase | PassphraseFile | PassphraseVariable) -> byt
             if not text:
                 raise MisuseError(
                     f"the environment variable {source.name} is not set in process {os.getpid()}: export the "
-                    "passphrase in it before Spark starts, on every machine that runs executors, or name a passphrase file"
+                    "passphrase in it before Spark starts, on every machine that runs executors, or name a file"
                 )
         case _:
             assert_never(source)

@@ -19,8 +19,8 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Final
 
-import pyarrow as pa
-import pyarrow.parquet as pq
+import pyarrow as pa  # type: ignore[import-untyped]
+import pyarrow.parquet as pq  # type: ignore[import-untyped]
 
 from qsratchet import (
     DEFAULT_SUITE,
@@ -59,7 +59,7 @@ class Sample:
     queues: int = 20
     #: Messages in each queue.
     messages: int = 1_000
-    #: Mean length of a message in bytes; the lengths vary from an eighth to eight times of it.
+    #: Mean length of a message in bytes; the lengths vary from a tenth to six times of it.
     message_size: int = 256
     #: Mean number of messages in an epoch; epochs vary by a quarter.
     epoch_messages: int = 400
@@ -105,15 +105,16 @@ def message_of(sample: Sample, queue: int, seq: int) -> bytes:
     head = b"queue %d number %d " % (queue, seq)
     # A multiplicative hash instead of a generator object: one is needed for each message.
     mix = (seq * 0x9E3779B97F4A7C15 + queue * 0xC2B2AE3D27D4EB4F + sample.seed) & 0xFFFFFFFFFFFFFFFF
-    size = (sample.message_size * _SHAPE[mix >> 58]) // 64
+    size = (sample.message_size * _SHAPE[mix >> 58]) // _MEAN
     at = (mix >> 20) & 0xFFFF
     return (head + _FILLER[at : at + max(0, size - len(head))])[: max(size, 1)] if size <= 1 << 16 else head.ljust(size)
 
 
-#: Lengths in 64ths of the mean: most below it, a few far above.
+#: Lengths relative to each other: most below the mean, a few far above.
 _SHAPE: Final = tuple(
     sorted([8, 12, 16, 20, 24, 28, 32, 40] * 3 + [48, 56, 64, 72] * 6 + [96, 128, 160, 192] * 3 + [512] * 4)
 )
+_MEAN: Final = sum(_SHAPE) // len(_SHAPE)
 _FILLER: Final = random.Random("filler").randbytes(1 << 17)  # noqa: S311 - filler, not a secret.
 
 

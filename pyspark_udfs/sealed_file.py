@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from enum import IntEnum
 from pathlib import Path
+from types import TracebackType
 from typing import Final, NamedTuple, Self
 
 from cryptography.exceptions import InvalidTag
@@ -199,16 +200,18 @@ class SealedWriter(Sensitive):
         self._file.write(bytes(len(self._header.encode(self._root))))
         return self
 
-    def __exit__(self, *raised: object) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         try:
-            if raised[0] is None:
+            if error is None:
                 self._flush()
                 self._file.seek(0)
                 self._file.write(self._header.encode(self._root))
-        except BaseException as error:
-            self._place.__exit__(type(error), error, error.__traceback__)
+        except BaseException as failed:
+            self._place.__exit__(type(failed), failed, failed.__traceback__)
             raise
-        self._place.__exit__(*raised)
+        self._place.__exit__(kind, error, trace)
 
     def __len__(self) -> int:
         """How many records were added."""
