@@ -1,7 +1,7 @@
 """Writes an export as Parquet, in order and in bounded memory, the way the audit reads it best.
 
 Frames are ciphertext, so they are neither compressed nor put into a dictionary; ids are, because they repeat.  Copies
-of epoch and type lie beside them, so that a filter on control frames reaches the Parquet reader (`schemas.EXPORT_COPIES`).
+of epoch and type lie beside them, so that a filter on control frames reaches the Parquet reader.
 """
 
 from __future__ import annotations
