@@ -148,8 +148,8 @@ def _verdict(report: Report) -> str:
         said.append(f"All {_count(report.frames, 'frame')} opened and follow each other without a hole.")
     if open_ends:
         said.append(
-            f"The end of {_count(open_ends, 'queue')} is not confirmed by the service's head: frames missing at the very "
-            "end would not show there."
+            f"The end of {_count(open_ends, 'queue')} is not confirmed by the service's head: frames missing at the "
+            "very end would not show there."
         )
     else:
         said.append("The service's heads confirm the end of every queue.")
@@ -209,9 +209,9 @@ def _queues(report: Report) -> str:
     )
     return (
         '<section aria-labelledby="queues"><h2 id="queues">Coverage by queue</h2>'
-        '<p class="quiet legend"><span class="key read"></span> frames from the first to the last number '
-        '<span class="key hole"></span> numbers with a finding '
-        '<span class="key tip"></span> end confirmed by the head</p>'
+        '<p class="quiet legend"><span><span class="key read"></span> frames from the first to the last number</span>'
+        '<span><span class="key hole"></span> numbers with a finding</span>'
+        '<span><span class="key tip"></span> end confirmed by the head</span></p>'
         '<div class="tools"><label class="switch"><input id="q-bad" type="checkbox"> only queues with findings</label>'
         '<label class="search">Search <input id="q-text" type="search" placeholder="queue id" autocomplete="off" '
         'spellcheck="false"></label></div>'

@@ -110,10 +110,11 @@ button.id {
 .hole { background: var(--bad); }
 .tip { background: var(--good); }
 .key {
-  display: inline-block; width: .9rem; height: .75rem; border-radius: 2px; margin: 0 .25rem 0 .75rem;
+  display: inline-block; width: .9rem; height: .75rem; border-radius: 2px; margin-right: .25rem;
   vertical-align: -1px;
 }
-.legend .key:first-child { margin-left: 0; }
+.legend { display: flex; flex-wrap: wrap; gap: .1rem 1rem; }
+section > :last-child { margin-bottom: 0; }
 .pages { display: flex; flex-wrap: wrap; gap: .5rem; align-items: center; margin-top: .75rem; font-size: .9rem; }
 .pages:empty { display: none; }
 .pages button {
@@ -121,12 +122,12 @@ button.id {
   min-height: 2.25rem;
 }
 .pages button:disabled { opacity: .45; cursor: default; }
-.plots { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 27rem), 1fr)); gap: 1.5rem; }
+.plots { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 19rem), 1fr)); gap: 1.5rem; }
 .plot { margin: 0; min-width: 0; }
 figcaption { font-weight: 600; }
 svg { width: 100%; height: auto; display: block; }
 .grid { stroke: var(--line); }
-.tick, .axis { fill: var(--quiet); font-size: 13px; font-variant-numeric: tabular-nums; }
+.tick, .axis { fill: var(--quiet); font-size: 21px; font-variant-numeric: tabular-nums; }
 .bar { fill: var(--bar); }
 .hover { fill: transparent; }
 g:hover .hover { fill: var(--chip); }
@@ -147,7 +148,6 @@ thead th { color: var(--quiet); }
   .facts { grid-column: 1; }
   .numbers { grid-template-columns: repeat(2, 1fr); }
   .search { max-width: none; flex-basis: 100%; }
-  .tick, .axis { font-size: 20px; }
 }
 @media print { .tools, .pages, .skip { display: none; } section { break-inside: avoid; } }
 """
