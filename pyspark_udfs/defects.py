@@ -133,8 +133,8 @@ def _place(
                 return None
             epoch = chance.randrange(last)
         case Defect.WRONG_QUEUE:
-            # The stranger is the frame with the same number of the queue before, where it is in epoch 0 too.
-            if queue == 0 or layouts[queue - 1].epochs[0] < _ROOM:
+            # The stranger is the frame with the same number of the next queue, where it is in epoch 0 too.
+            if queue + 1 == len(layouts) or layouts[queue + 1].epochs[0] < _ROOM:
                 return None
             epoch = 0
         case _:
@@ -143,7 +143,7 @@ def _place(
     if room < _ROOM:
         return None
     if kind is Defect.WRONG_QUEUE:
-        room = min(room, layouts[queue - 1].epochs[0])
+        room = min(room, layouts[queue + 1].epochs[0])
     first, end = layout.first(epoch), layout.first(epoch) + room
     seq = last_seq = chance.randrange(first + 1, end - 3)
     match kind:

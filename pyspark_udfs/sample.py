@@ -14,10 +14,10 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from dataclasses import asdict, dataclass, field
 from hashlib import blake2b
-from itertools import groupby
+from itertools import chain, groupby
 from multiprocessing import get_context
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.parquet as pq  # type: ignore[import-untyped]
@@ -211,8 +211,8 @@ def _chunks(sample: Sample, layouts: list[Layout], planted: list[Planted], folde
         while last < len(layouts) and held < CHUNK_MESSAGES:
             held += sum(layouts[last].epochs)
             last += 1
-        # A stranger's frame comes from the queue before, so a queue with one is not the first of its chunk.
-        while last < len(layouts) and any(one.kind is Defect.WRONG_QUEUE for one in where.get(last, ())):
+        # A stranger's frame comes from the next queue, so a queue with one is not the last of its chunk.
+        while any(one.kind is Defect.WRONG_QUEUE for one in where.get(last - 1, ())):
             last += 1
         mine = {queue: where[queue] for queue in range(first, last) if queue in where}
         path = folder / f"part-{number:05}.parquet"
@@ -246,21 +246,20 @@ def _make(chunk: _Chunk) -> _Made:
     grants: list[Record] = []
     heads: list[dict[str, bytes]] = []
     messages = 0
-    stranger: dict[int, bytes] = {}
+    following: _Begun | None = None
     with ExportWriter(chunk.path) as export:
         for at, layout in enumerate(chunk.layouts):
             index = chunk.first + at
             planted = chunk.planted.get(index, [])
-            lent = {one.seq for one in chunk.planted.get(index + 1, []) if one.kind is Defect.WRONG_QUEUE}
-            queue = _Queue(sample, index)
+            begun = following or _begin(chunk, at)
+            # A stranger's frame is the next queue's, which is therefore begun early.
+            lends = any(one.kind is Defect.WRONG_QUEUE for one in planted)
+            following = _begin(chunk, at + 1) if lends else None
+            stranger = {row.seq: row.frame for row in following.first_epoch} if following else {}
+            queue = begun.queue
             control: list[bytes] = []
-            kept: dict[int, bytes] = {}
-            for rows in queue.epochs(layout, planted):
-                for row in rows:
-                    if row.type != "DATA":
-                        control.append(row.frame)
-                    elif row.seq in lent:
-                        kept[row.seq] = row.frame
+            for rows in chain([begun.first_epoch], begun.rest):
+                control += [row.frame for row in rows if row.type != "DATA"]
                 export.write_all(_damaged(rows, planted, stranger))
             messages += sum(layout.epochs)
             owner = queue.owner_keys()
@@ -270,8 +269,21 @@ def _make(chunk: _Chunk) -> _Made:
             nonce = os.urandom(16)
             head = queue.enqueuer.head(nonce)
             heads.append({"service_id": sample.service_id, "queue_id": queue.id, "nonce": nonce, "head": head})
-            stranger = kept
     return _Made(frames=export.rows, messages=messages, keys=keys, grants=grants, heads=heads)
+
+
+class _Begun(NamedTuple):
+    """A queue of which the first epoch is made."""
+
+    queue: _Queue
+    first_epoch: list[Row]
+    rest: Iterator[list[Row]]
+
+
+def _begin(chunk: _Chunk, at: int) -> _Begun:
+    queue = _Queue(chunk.sample, chunk.first + at)
+    epochs = queue.epochs(chunk.layouts[at], chunk.planted.get(chunk.first + at, []))
+    return _Begun(queue, next(epochs), epochs)
 
 
 class _Queue:
