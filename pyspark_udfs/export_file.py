@@ -10,8 +10,8 @@ import os
 from collections.abc import Iterable
 from typing import Final, NamedTuple, Self
 
-import pyarrow as pa  # type: ignore[import-untyped]
-import pyarrow.parquet as pq  # type: ignore[import-untyped]
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 __all__ = ["ExportWriter", "Row"]
 
