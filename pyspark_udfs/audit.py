@@ -1,7 +1,7 @@
 """The audit: DataFrames in, DataFrames out.
 
-`open_frames` gives the messages; `audit` gives findings, summary and checkpoints, and touches no plaintext outside the workers.
-Grants are looked up on the executors through a `GrantSource`; no key is in a plan.
+`open_frames` gives the messages; `audit` gives findings, summary and checkpoints, and touches no plaintext outside
+the workers. Grants are looked up on the executors through a `GrantSource`; no key is in a plan.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from typing import Final, Self
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
+from pyspark.sql import functions as fn
 
 from .conclude import CONCLUSIONS, conclude_batches
 from .layout import Layout, arranged, checked, layout_of
 from .messages import open_batches
 from .schemas import CHECKPOINTS, EXPORT, FINDINGS, HEADS, MESSAGES, SUMMARY
 from .sources import GrantSource
-from .spans import OBSERVATIONS, RANK_CHECKPOINT, RANK_HEAD, observe_batches
+from .spans import OBSERVATIONS, ORDER, RANK_CHECKPOINT, RANK_HEAD, observe_batches
 
 __all__ = ["AuditResult", "audit", "open_frames", "total"]
 
@@ -56,8 +56,8 @@ def _named(
 def open_frames(export: DataFrame, source: GrantSource, *, layout: Layout | None = None) -> DataFrame:
     """Open every frame with its grant: `MESSAGES`, one row for each row of the export.  **This is plaintext.**
 
-    The verdict is what the grants say of the row alone.  What rows say of each other (gaps, duplicates, forks) is in the findings
-    of `audit`.  Without a `layout`, a pass over the small columns finds it out.
+    The verdict is what the grants say of the row alone.  What rows say of each other (gaps, duplicates, forks) is in
+    the findings of `audit`.  Without a `layout`, a pass over the small columns finds it out.
     """
     export = checked(export, EXPORT, "export")
     layout = layout_of(export) if layout is None else layout
@@ -105,9 +105,9 @@ def audit(
 ) -> AuditResult:
     """Verify an export.
 
-    `heads` are the services' proofs of where queues end; without them nobody can tell a queue from one whose end was cut off.
-    `checkpoints` are those of the audit before this one, whose export ended where this one begins: findings are then only the
-    new ones, and the summary counts everything so far.
+    `heads` are the services' proofs of where queues end; without them nobody can tell a queue from one whose end was
+    cut off. `checkpoints` are those of the audit before this one, whose export ended where this one begins: findings
+    are then only the new ones, and the summary counts everything so far.
     """
     export = checked(export, EXPORT, "export")
     layout = layout_of(export) if layout is None else layout
@@ -117,10 +117,9 @@ def audit(
     if checkpoints is not None:
         known = _observed_checkpoints(checked(checkpoints, CHECKPOINTS, "table of checkpoints"))
         seen = seen.unionByName(known, allowMissingColumns=True)
-    order = ("service_id", "queue_id", "rank", "first", "last", "epoch", "granted", "seq", "kind", "payload")
     conclusions = (
         seen.repartition("service_id", "queue_id")
-        .sortWithinPartitions(*order)
+        .sortWithinPartitions(*ORDER)
         .mapInArrow(_named("conclude", conclude_batches, source), _sql(CONCLUSIONS))
         .persist()
     )
@@ -138,23 +137,27 @@ def audit(
 def total(summary: DataFrame) -> DataFrame:
     """The summary of all queues in one row: `TOTAL`."""
     counts = (
-        summary.select(F.explode("findings").alias("kind", "count")).groupBy("kind").agg(F.sum("count").alias("count"))
+        summary.select(fn.explode("findings").alias("kind", "count"))
+        .groupBy("kind")
+        .agg(fn.sum("count").alias("count"))
     )
-    kinds = counts.agg(F.map_from_entries(F.sort_array(F.collect_list(F.struct("kind", "count")))).alias("findings"))
+    kinds = counts.agg(
+        fn.map_from_entries(fn.sort_array(fn.collect_list(fn.struct("kind", "count")))).alias("findings")
+    )
     numbers = summary.agg(
-        F.count(F.lit(1)).alias("queues"),
-        F.count_if("verified").alias("verified_queues"),
-        *(F.coalesce(F.sum(name), F.lit(0)).alias(name) for name in ("frames", "messages", "bytes", "epochs")),
+        fn.count(fn.lit(1)).alias("queues"),
+        fn.count_if("verified").alias("verified_queues"),
+        *(fn.coalesce(fn.sum(name), fn.lit(0)).alias(name) for name in ("frames", "messages", "bytes", "epochs")),
     )
     return numbers.crossJoin(kinds).select(
         "queues", "verified_queues", "frames", "messages", "bytes", "epochs", "findings",
-        F.expr("queues = verified_queues").alias("verified"),
+        fn.expr("queues = verified_queues").alias("verified"),
     )  # fmt: skip
 
 
 def _observed_heads(heads: DataFrame) -> DataFrame:
     return heads.select(
-        "service_id", "queue_id", F.lit(RANK_HEAD).alias("rank"), "nonce", F.col("head").alias("payload")
+        "service_id", "queue_id", fn.lit(RANK_HEAD).alias("rank"), "nonce", fn.col("head").alias("payload")
     )
 
 
@@ -162,6 +165,6 @@ def _observed_checkpoints(checkpoints: DataFrame) -> DataFrame:
     return checkpoints.select(
         "service_id",
         "queue_id",
-        F.lit(RANK_CHECKPOINT).alias("rank"),
-        F.encode(F.to_json(F.struct(*CHECKPOINTS.names[2:])), "UTF-8").alias("payload"),
+        fn.lit(RANK_CHECKPOINT).alias("rank"),
+        fn.encode(fn.to_json(fn.struct(*CHECKPOINTS.names[2:])), "UTF-8").alias("payload"),
     )

@@ -1,8 +1,8 @@
 """The conclusions of an audit: joins the spans of each queue and says what is missing, repeated or cut off.
 
-It reads observations queue by queue, in the order of their numbers: first the checkpoint, if there is one, then spans and wrong
-rows, then heads.  It keeps a handful of numbers for each queue and never sees a message.  The result does not depend on how the
-export was cut into partitions.
+It reads observations queue by queue, in the order of their numbers: first the checkpoint, if there is one, then spans
+and wrong rows, then heads.  It keeps a handful of numbers for each queue and never sees a message.  The result does
+not depend on how the export was cut into partitions.
 """
 
 from __future__ import annotations

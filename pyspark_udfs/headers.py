@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F
+from pyspark.sql import functions as fn
 
 __all__ = ["HEADER_SQL", "header", "with_header"]
 
@@ -35,9 +35,9 @@ HEADER_SQL: Final = {
 
 def header(field: str) -> Column:
     """One field of the header of the column `frame`: version, type, suite, epoch or seq."""
-    return F.expr(HEADER_SQL[field])
+    return fn.expr(HEADER_SQL[field])
 
 
 def with_header(export: DataFrame) -> DataFrame:
     """The export with a column `header`: a struct of version, type, suite, epoch and seq."""
-    return export.withColumn("header", F.struct(*(header(field).alias(field) for field in HEADER_SQL)))
+    return export.withColumn("header", fn.struct(*(header(field).alias(field) for field in HEADER_SQL)))

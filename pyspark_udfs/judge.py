@@ -1,7 +1,7 @@
 """What the grants of a queue say of one row: the slow, exact path.
 
-It knows one queue's grants and one row at a time, and nothing of rows before it, of Arrow or of Spark.  So its verdict is the
-same wherever the row lies in an export.
+It knows one queue's grants and one row at a time, and nothing of rows before it, of Arrow or of Spark.  So its
+verdict is the same wherever the row lies in an export.
 """
 
 from __future__ import annotations

@@ -1,12 +1,13 @@
 """How an export lies in its files, and so which plan an audit takes.
 
-*Clustered*: the rows of a queue follow one another, in order, so each partition is opened as it is read, and only edges meet
-afterwards.  *Scattered*: anything else; rows are brought together by queue and epoch and sorted first.  Either way one huge queue
-spreads over all cores: by the splits of its files, or by its epochs.
+*Clustered*: the rows of a queue follow one another, in order, so each partition is opened as it is read, and only
+edges meet afterwards.  *Scattered*: anything else; rows are brought together by queue and epoch and sorted first.
+Either way one huge queue spreads over all cores: by the splits of its files, or by its epochs.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from enum import StrEnum
 from typing import Final, NamedTuple
@@ -19,7 +20,6 @@ from pyspark.sql.types import StructType
 from qsratchet import MisuseError
 
 from .headers import header
-import itertools
 
 __all__ = ["Layout", "arranged", "checked", "layout_of"]
 

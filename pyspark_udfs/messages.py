@@ -1,7 +1,7 @@
 """Rows of `MESSAGES` from what the worker's loop opened: one row out for each row in, in the same order.
 
-What the rows have already (queue and number) is handed through as it is; the rest is collected in runs and in one buffer
-for all bodies of a batch.
+What the rows have already (queue and number) is handed through as it is; the rest is collected in runs and in one
+buffer for all bodies of a batch.
 """
 
 from __future__ import annotations

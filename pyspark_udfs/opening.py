@@ -1,11 +1,14 @@
-"""The worker's loop: frames in Arrow batches, opened in runs, with state carried from batch to batch and queue to queue.
+"""The worker's loop: frames in Arrow batches, opened in runs, with state carried from batch to batch and queue to
+queue.
 
-A run of DATA frames in order goes through the library's inner loop straight from Arrow's buffers; whatever stops a run is
-judged alone.  Memory is bounded by one batch, however long a queue is.  This module does not know what becomes of what it opens.
+A run of DATA frames in order goes through the library's inner loop straight from Arrow's buffers; whatever stops a
+run is judged alone.  Memory is bounded by one batch, however long a queue is.  This module does not know what becomes
+of what it opens.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple, TypeAlias
 
@@ -17,7 +20,6 @@ from qsratchet import Buffer, FrameType, Grant, Message
 from .judge import Judged, QueueGrants
 from .kinds import OK, Kind
 from .sources import GrantSource
-import itertools
 
 __all__ = ["Event", "Opener", "Run", "Single", "Stretch"]
 
@@ -26,7 +28,9 @@ _PIECE: Final = 4096
 
 
 class Stretch(NamedTuple):
-    """Consecutive rows of one queue in a batch.  `at` is the first row's place; `bounds` are offsets into the frames' bytes."""
+    """Consecutive rows of one queue in a batch.  `at` is the first row's place; `bounds` are offsets into the frames'
+    bytes.
+    """
 
     at: int
     grants: QueueGrants
@@ -168,9 +172,10 @@ def _binary(batch: pa.RecordBatch, name: str) -> pa.Array:
     return column if column.type == pa.binary() else column.cast(pa.binary())
 
 
-def _numbers(column: pa.Array) -> list[int | None]:
+def _numbers(column: pa.Array) -> Sequence[int | None]:
     if column.null_count:
-        return column.to_pylist()
+        with_nulls: list[int | None] = column.to_pylist()
+        return with_nulls
     buffer = column.buffers()[1]
     if buffer is None:
         return []

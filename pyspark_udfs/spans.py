@@ -1,8 +1,8 @@
 """What a partition has to say of its queues, in few rows: *spans* of consecutive numbers, and the rows that are wrong.
 
 A partition may begin or end in the middle of a queue, so no conclusion about neighbours is drawn here: a span carries
-its edges (first and last number, digests of the frames there), and `conclude` joins them.  What lies strictly inside a span is
-decided here and now.
+its edges (first and last number, digests of the frames there), and `conclude` joins them.  What lies strictly inside
+a span is decided here and now.
 """
 
 from __future__ import annotations
@@ -20,14 +20,23 @@ from .kinds import OK, Kind
 from .opening import Opener, Run, Single, Stretch
 from .sources import GrantSource
 
-__all__ = ["DIGEST_SIZE", "OBSERVATIONS", "RANK_CHECKPOINT", "RANK_HEAD", "RANK_ROW", "observe_batches", "repeats"]
+__all__ = [
+    "DIGEST_SIZE",
+    "OBSERVATIONS",
+    "ORDER",
+    "RANK_CHECKPOINT",
+    "RANK_HEAD",
+    "RANK_ROW",
+    "observe_batches",
+    "repeats",
+]
 
 DIGEST_SIZE: Final = 32
 RANK_CHECKPOINT, RANK_ROW, RANK_HEAD = 0, 1, 2
 
 #: One row for each span, for each row that is wrong, and (added later) for each head and checkpoint.
-#: `first` and `last` are the numbers that the row accounts for; `seq` is the number that a finding is about; `payload` is a
-#: frame that failed, a head, or a checkpoint.
+#: `first` and `last` are the numbers that the row accounts for; `seq` is the number that a finding is about;
+#: `payload` is a frame that failed, a head, or a checkpoint.
 OBSERVATIONS: Final = pa.schema(
     [
         ("service_id", pa.binary()),
@@ -51,6 +60,8 @@ OBSERVATIONS: Final = pa.schema(
         ("payload", pa.binary()),
     ]
 )
+#: How `conclude` wants them, within a partition that has all rows of its queues.
+ORDER: Final = ("service_id", "queue_id", "rank", "first", "last", "epoch", "granted", "seq", "kind", "payload")
 _FIELDS: Final = {name: place for place, name in enumerate(OBSERVATIONS.names)}
 
 #: A frame that fails is handed on, up to this size, so that it can be tried with other queues' grants.

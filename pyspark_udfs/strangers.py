@@ -1,7 +1,7 @@
 """Whether a frame that does not authenticate in its queue is a frame of another queue.
 
-Frames do not say which queue they are of, so the only way is to try.  Trying is bounded: so many frames of a queue, so many
-queues, and so many tries in a task, so that an export full of garbage does not stop the audit.
+Frames do not say which queue they are of, so the only way is to try.  Trying is bounded: so many frames of a queue,
+so many queues, and so many tries in a task, so that an export full of garbage does not stop the audit.
 """
 
 from __future__ import annotations

@@ -15,9 +15,7 @@ from qsratchet import Dequeuer, Enqueuer, Grant, OwnerKeys, UpdatePolicy, derive
 from .plain_source import PlainSource
 
 SERVICE = b"service"
-ARROW = pa.schema(
-    [("service_id", pa.binary()), ("queue_id", pa.binary()), ("seq", pa.int64()), ("frame", pa.binary())]
-)
+ARROW = pa.schema([("service_id", pa.binary()), ("queue_id", pa.binary()), ("seq", pa.int64()), ("frame", pa.binary())])
 
 
 class Row(NamedTuple):
@@ -74,5 +72,7 @@ def export_of(spark: SparkSession, path: Path, parts: list[list[Row]], *, group:
     path.mkdir(parents=True, exist_ok=True)
     for number, rows in enumerate(parts):
         columns = [pa.array([row[place] for row in rows], kind.type) for place, kind in enumerate(ARROW)]
-        pq.write_table(pa.Table.from_arrays(columns, schema=ARROW), path / f"{number:04d}.parquet", row_group_size=group)
+        pq.write_table(
+            pa.Table.from_arrays(columns, schema=ARROW), path / f"{number:04d}.parquet", row_group_size=group
+        )
     return spark.read.parquet(str(path))

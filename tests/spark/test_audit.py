@@ -17,7 +17,9 @@ def test_clean(spark: SparkSession, tmp_path: Path) -> None:
             print(result.summary.collect())
             print(total(result.summary).collect())
             ms = result.messages.collect()
-            assert {(m.queue_id, m.seq): m.body for m in ms if m.type == "DATA"} == {(q.id, s): b for q in queues for s, b in q.bodies.items()}
+            assert {(m.queue_id, m.seq): m.body for m in ms if m.type == "DATA"} == {
+                (q.id, s): b for q in queues for s, b in q.bodies.items()
+            }
             assert {m.verdict for m in ms} == {"ok"}
             result.explain()
 
