@@ -1,6 +1,7 @@
 """Gathers from an audit's tables what a report shows: totals, the first findings, queues, and counts for the plots.
 
-The counts are made by Spark on the JVM; what is collected is bounded by the limits of the page, whatever the export has.
+The counts are made by Spark on the JVM; what is collected is bounded by the limits of the page, whatever the export
+has.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from pyspark.sql import DataFrame, Row, Window
-from pyspark.sql import functions as F
+from pyspark.sql import functions as fn
 
 from .audit import AuditResult, total
 from .headers import header
@@ -29,15 +30,15 @@ _INTERVAL_LIMIT: Final = 1 << 16
 def gather(export: DataFrame, result: AuditResult, *, about: Sequence[str] = (), plots: bool = True) -> Report:
     """The report of an audit.  Without plots, the export is not read again."""
     totals = total(result.summary).collect()[0]
-    ends = result.summary.agg(F.count_if("head"), F.max("last_seq")).collect()[0]
+    ends = result.summary.agg(fn.count_if("head"), fn.max("last_seq")).collect()[0]
     rows = result.findings.orderBy("service_id", "queue_id", "seq", "kind").limit(FINDINGS_SHOWN).collect()
     findings = [
         Finding(bytes(r.service_id), bytes(r.queue_id), r.seq, r.last_seq, r.epoch, r.kind, r.sentence) for r in rows
     ]
-    found = F.aggregate(F.map_values("findings"), F.lit(0).cast("bigint"), lambda left, right: left + right)
+    found = fn.aggregate(fn.map_values("findings"), fn.lit(0).cast("bigint"), lambda left, right: left + right)
     lines = (
-        result.summary.withColumn("found", F.coalesce(found, F.lit(0)))
-        .orderBy(F.desc("found"), "verified", "service_id", "queue_id")
+        result.summary.withColumn("found", fn.coalesce(found, fn.lit(0)))
+        .orderBy(fn.desc("found"), "verified", "service_id", "queue_id")
         .limit(QUEUES_SHOWN)
         .collect()
     )
@@ -84,8 +85,8 @@ def _line(row: Row) -> QueueLine:
 def _frames(export: DataFrame, numbers: int, findings: Iterable[Finding]) -> tuple[list[Bar], list[Bar]]:
     """How many frames there are by number and by size: one pass over the export."""
     width = max(1, -(-numbers // _BARS))
-    octave = F.floor(F.log2(F.greatest(F.length("frame"), F.lit(1))) * _STEPS)
-    counts = export.groupBy(F.floor(F.col("seq") / width).alias("place"), octave.alias("size")).count().collect()
+    octave = fn.floor(fn.log2(fn.greatest(fn.length("frame"), fn.lit(1))) * _STEPS)
+    counts = export.groupBy(fn.floor(fn.col("seq") / width).alias("place"), octave.alias("size")).count().collect()
     places: dict[int, int] = {}
     octaves: dict[int, int] = {}
     for row in counts:
@@ -112,10 +113,10 @@ def _frames(export: DataFrame, numbers: int, findings: Iterable[Finding]) -> tup
 
 def _intervals(export: DataFrame) -> list[Bar]:
     """How many frames lie between one UPDATE and the next; only the control frames are read."""
-    kind = F.col("type") if "type" in export.columns else header("type")
+    kind = fn.col("type") if "type" in export.columns else header("type")
     updates = export.filter(kind == "UPDATE").select("service_id", "queue_id", "seq")
-    before = F.coalesce(F.lag("seq").over(Window.partitionBy("service_id", "queue_id").orderBy("seq")), F.lit(0))
-    interval = F.least(F.col("seq") - before, F.lit(_INTERVAL_LIMIT))
+    before = fn.coalesce(fn.lag("seq").over(Window.partitionBy("service_id", "queue_id").orderBy("seq")), fn.lit(0))
+    interval = fn.least(fn.col("seq") - before, fn.lit(_INTERVAL_LIMIT))
     rows = updates.select(interval.alias("interval")).filter("interval > 0").groupBy("interval").count().collect()
     if not rows:
         return []

