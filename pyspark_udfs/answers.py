@@ -22,8 +22,8 @@ def audit_lines(report: Report, *, show: int, written: Mapping[str, str]) -> Ite
     else:
         yield f"CLEAN: nothing wrong was found in {report.queues:,} queues"
     yield (
-        f"  {report.frames:,} frames, {report.messages:,} messages opened, {report.epochs:,} epochs, {size(report.bytes)}; "
-        f"{report.confirmed_ends:,} of {report.queues:,} ends confirmed by a head"
+        f"  {report.frames:,} frames, {report.messages:,} messages opened, {report.epochs:,} epochs, "
+        f"{size(report.bytes)}; {report.confirmed_ends:,} of {report.queues:,} ends confirmed by a head"
     )
     if total:
         yield ""

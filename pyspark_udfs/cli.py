@@ -1,7 +1,7 @@
 """The command line: what can be asked for, and how an answer or an error reaches a person or a script.
 
-Answers go to standard output, progress and errors to standard error.  Exit status: 0 clean, 1 findings, 2 wrong use or no
-answer, 130 interrupted.  What the commands do is in `commands`; keys never stand on a command line.
+Answers go to standard output, progress and errors to standard error.  Exit status: 0 clean, 1 findings, 2 wrong use or
+no answer, 130 interrupted.  What the commands do is in `commands`; keys never stand on a command line.
 """
 
 from __future__ import annotations
@@ -78,8 +78,8 @@ def _parser() -> argparse.ArgumentParser:
 
 def _demo(parser: argparse.ArgumentParser) -> None:
     parser.description = (
-        "Makes a sample with every kind of defect, audits it with Spark on this machine, compares what was found with what "
-        "was planted, and writes a report.  Exit status 0 if the audit found exactly that."
+        "Makes a sample with every kind of defect, audits it with Spark on this machine, compares what was found with "
+        "what was planted, and writes a report.  Exit status 0 if the audit found exactly that."
     )
     parser.add_argument("folder", nargs="?", default="qsratchet-demo", help="where to put it (default: %(default)s)")
     _shape(parser, queues=24, messages=1_000)
@@ -145,8 +145,8 @@ def _grants(parser: argparse.ArgumentParser) -> None:
 
 def _audit(parser: argparse.ArgumentParser) -> None:
     parser.description = (
-        "Opens and verifies every frame of an export and says what is wrong.  EXPORT may be a folder made by `sample`, which "
-        "brings its grants, heads and passphrase file along.  Exit status: 0 clean, 1 findings, 2 wrong use."
+        "Opens and verifies every frame of an export and says what is wrong.  EXPORT may be a folder made by `sample`, "
+        "which brings its grants, heads and passphrase file along.  Exit status: 0 clean, 1 findings, 2 wrong use."
     )
     parser.add_argument("export", help="the export: a path that Spark reads, or a sample's folder")
     parser.add_argument("--grants", metavar="FILE", help="the grant file")
@@ -173,8 +173,8 @@ def _audit(parser: argparse.ArgumentParser) -> None:
 
 def _watch(parser: argparse.ArgumentParser) -> None:
     parser.description = (
-        "Audits Parquet files as they arrive in a folder, until Ctrl-C.  Started again with the same --state it goes on where "
-        "it was, and no finding is lost or written twice."
+        "Audits Parquet files as they arrive in a folder, until Ctrl-C.  Started again with the same --state it goes on "
+        "where it was, and no finding is lost or written twice."
     )
     parser.add_argument("folder", help="the folder that files of the export arrive in")
     parser.add_argument(

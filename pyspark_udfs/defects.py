@@ -128,7 +128,8 @@ def _place(
     match kind:
         case Defect.TAIL_CUT_OFF:
             epoch = last
-        case Defect.UPDATE_MISSING:
+        case Defect.UPDATE_MISSING | Defect.NO_GRANT:
+            # Not the last epoch: it has no UPDATE, and without its grant the head would be a second finding.
             if last == 0:
                 return None
             epoch = chance.randrange(last)
