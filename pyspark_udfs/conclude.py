@@ -46,6 +46,7 @@ CONCLUSIONS: Final = pa.schema(
         ("next_seq", pa.int64()),
         ("granted", pa.bool_()),
         ("update", pa.bool_()),
+        ("followed_seq", pa.int64()),
         ("opened_seq", pa.int64()),
         ("opened_epoch", pa.int64()),
         ("digests", pa.list_(pa.binary())),
@@ -196,10 +197,10 @@ class _Queue:
             self._closed_to = self._floor - 1
         if state.get("epoch") is not None:
             granted = state["granted"] is not False
-            self._tip, self._tip_update, self._tip_last = (state["epoch"], granted), state["update"], self._floor - 1
+            self._tip, self._tip_update, self._tip_last = (state["epoch"], granted), state["update"], state["followed_seq"]
             digests = [b64decode(text) for text in state["digests"]]
             if digests:
-                self._tracks[self._tip] = _Edge(self._floor - 1, digests, len(digests))
+                self._tracks[self._tip] = _Edge(self._tip_last, digests, len(digests))
 
     def _span(self, seen: Observation, first: int, last: int, epoch: int, granted: bool) -> None:
         self._leave_behind(first)
@@ -311,7 +312,7 @@ class _Queue:
             return
         if proved.next_seq > expected:
             last = proved.next_seq - 1
-            sentence = f"The end was cut off: the service proved {proved.next_seq} frames, and {expected} to {last} are missing."
+            sentence = f"The end was cut off: the service proved that frames {expected} to {last} exist."
             self._find(Kind.TAIL_CUT_OFF, expected, last, proved.epoch, sentence)
         elif proved.next_seq < expected:
             sentence = (
@@ -329,7 +330,7 @@ class _Queue:
         expected = self._expected
         tip = self._tip
         edge = self._tracks.get(tip) if tip is not None else None
-        at_end = edge is not None and expected is not None and edge.number == expected - 1
+        at_end = edge is not None and edge.number == self._tip_last
         row = (
             self.service_id,
             self.queue_id,
@@ -349,6 +350,7 @@ class _Queue:
             expected,
             expected is None or self._closed_to != expected - 1,
             self._tip_update,
+            self._tip_last,
             self._opened_seq,
             self._opened_epoch,
             edge.digests if edge is not None and at_end else [],

@@ -43,11 +43,11 @@ class Kind(StrEnum):
 
 
 _REFUSALS: Final = {
-    Kind.TAMPERED: "Frame {seq} does not authenticate: its bytes were altered, or it was never part of this queue.",
-    Kind.UNKNOWN_SUITE: "Frame {seq} names a cipher suite that does not exist: it was altered, or is of a later release.",
+    Kind.TAMPERED: "Frame {seq} does not authenticate: its bytes were altered, or it is not of this queue.",
+    Kind.UNKNOWN_SUITE: "Frame {seq} names a suite that does not exist: it was altered, or is of a later release.",
     Kind.UNKNOWN_VERSION: "Frame {seq} is of another protocol version: it was altered, or is of a later release.",
     Kind.UNKNOWN_TYPE: "Frame {seq} is of a type that does not exist: it was altered, or is of a later release.",
-    Kind.WRONG_SUITE: "Frame {seq} names another cipher suite than its queue uses: it was altered, or belongs elsewhere.",
+    Kind.WRONG_SUITE: "Frame {seq} names another suite than its queue uses: it was altered, or belongs elsewhere.",
     Kind.UNEXPECTED_INIT: "Row {seq} holds an INIT frame, which only number 0 may be: the queue was reset or altered.",
 }
 

@@ -91,7 +91,7 @@ def _checkpoints(spark: SparkSession, sink: str, number: int) -> DataFrame:
         table = spark.read.parquet(f"{sink}/checkpoints/slot={number % _SLOTS}")
     except AnalysisException as error:
         raise StateError(
-            f"the checkpoints of batch {number} are not in {sink}: it does not belong to this stream's checkpoint folder, or was "
+            f"the checkpoints of batch {number} are not in {sink}: it is not of this stream, or was "
             "deleted; begin again with both folders empty"
         ) from error
     found = table.agg(fn.min("batch"), fn.max("batch")).first()

@@ -26,6 +26,10 @@ class Row(NamedTuple):
     seq: int | None
     frame: bytes | None
 
+    def __repr__(self) -> str:
+        frame = None if self.frame is None else f"{self.frame[:16].hex()}+{len(self.frame)}"
+        return f"<{(self.queue_id or b'').decode()} {self.seq} {frame}>"
+
 
 @dataclass(slots=True, kw_only=True)
 class Queue:
@@ -35,15 +39,21 @@ class Queue:
     owner: Dequeuer
     service: Enqueuer
     keys: OwnerKeys
+    policy: UpdatePolicy
+    # The owner's state before it has read anything.
+    state: bytes
     rows: list[Row] = field(default_factory=list)
     bodies: dict[int, bytes] = field(default_factory=dict)
+    # Other frames under numbers that are taken, from a service that was restored from a backup.
+    forks: list[Row] = field(default_factory=list)
 
     @classmethod
     def make(cls, id: bytes, messages: int, *, every: int = 7, suite: int = 1, size: int = 20) -> Queue:
         owner, request = Dequeuer.create(SERVICE, id, suites=(suite,))
         keys = owner.owner_keys()
-        service, init = Enqueuer.create(request, now=0, policy=UpdatePolicy(frames=every, seconds=None))
-        queue = cls(id=id, owner=owner, service=service, keys=keys)
+        policy = UpdatePolicy(frames=every, seconds=None)
+        service, init = Enqueuer.create(request, now=0, policy=policy)
+        queue = cls(id=id, owner=owner, service=service, keys=keys, policy=policy, state=owner.dump())
         queue.rows.append(Row(SERVICE, id, 0, init.data))
         queue.write(messages, size=size)
         return queue
@@ -56,6 +66,15 @@ class Queue:
             self.rows.append(Row(SERVICE, self.id, frame.seq, frame.data))
             if frame.type.name == "DATA":
                 self.bodies[frame.seq] = next(left)
+
+    def write_and_fork(self, messages: int) -> None:
+        """Write single messages; before each, a copy of the service writes another one."""
+        for _ in range(messages):
+            copy = Enqueuer.load(self.service.dump(), policy=self.policy)
+            frames = copy.enqueue_many([b"the other history"], now=0)
+            if len(frames) == 1:
+                self.forks.append(Row(SERVICE, self.id, frames[0].seq, frames[0].data))
+            self.write(1)
 
     @property
     def grants(self) -> list[Grant]:
