@@ -173,8 +173,8 @@ def _audit(parser: argparse.ArgumentParser) -> None:
 
 def _watch(parser: argparse.ArgumentParser) -> None:
     parser.description = (
-        "Audits Parquet files as they arrive in a folder, until Ctrl-C.  Started again with the same --state it goes on "
-        "where it was, and no finding is lost or written twice."
+        "Audits Parquet files as they arrive in a folder, until Ctrl-C.  Started again with the same --state it goes "
+        "on where it was, and no finding is lost or written twice."
     )
     parser.add_argument("folder", help="the folder that files of the export arrive in")
     parser.add_argument(

@@ -18,13 +18,14 @@ from typing import Final
 from qsratchet import Grant, MisuseError, OwnerKeys
 from qsratchet.crypto.passphrase import DEFAULT_COST, ScryptCost
 
-from .file_key import FileKey
+from .file_key import FileKey, Passphrase
 from .sealed_file import Content, Record, SealedFile, SealedWriter
 
 __all__ = ["GrantFile", "KeyFile", "write_grants", "write_keys"]
 
-#: The open files of this process, by everything that could make them others: path, key, and the file's own identity.
-_opened: Final[dict[tuple[object, ...], SealedFile]] = {}
+#: The open files of this process.  A file that was replaced since is opened anew.  Keys are kept beside what they opened,
+#: because a `Passphrase` is known by its identity, which must not pass to another one.
+_opened: Final[dict[tuple[object, ...], tuple[tuple[int, ...], FileKey, SealedFile]]] = {}
 _lock: Final = threading.Lock()
 
 
@@ -80,14 +81,13 @@ class _Reference:
         except OSError:
             path = _shipped(path)
             status = os.stat(path)
-        # A Passphrase has no equality of its own, so that its identity stands for it.
-        key = self.key if getattr(self.key, "__hash__", None) else id(self.key)
-        name = (path, content, key, status.st_ino, status.st_size, status.st_mtime_ns)
+        name = (path, content, id(self.key) if isinstance(self.key, Passphrase) else self.key)
+        version = (status.st_ino, status.st_size, status.st_mtime_ns)
         with _lock:
-            file = _opened.get(name)
-            if file is None:
-                file = _opened[name] = SealedFile(path, content, self.key)
-            return file
+            kept = _opened.get(name)
+            if kept is None or kept[0] != version:
+                kept = _opened[name] = (version, self.key, SealedFile(path, content, self.key))
+            return kept[2]
 
 
 @dataclass(frozen=True, slots=True)
