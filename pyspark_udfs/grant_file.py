@@ -23,7 +23,7 @@ from .sealed_file import Content, Record, SealedFile, SealedWriter
 
 __all__ = ["GrantFile", "KeyFile", "write_grants", "write_keys"]
 
-#: The open files of this process.  A file that was replaced since is opened anew.  Keys are kept beside what they opened,
+#: The open files of this process.  One that was replaced since is opened anew.  Keys are kept beside what they opened,
 #: because a `Passphrase` is known by its identity, which must not pass to another one.
 _opened: Final[dict[tuple[object, ...], tuple[tuple[int, ...], FileKey, SealedFile]]] = {}
 _lock: Final = threading.Lock()
