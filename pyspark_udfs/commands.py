@@ -19,6 +19,7 @@ from typing import Final
 from pyspark.sql import DataFrame, SparkSession
 
 from qsratchet import Grant, MisuseError
+from qsratchet.crypto.passphrase import ScryptCost
 
 from .answers import audit_answer, audit_lines, json_line
 from .atomic import folder_at_end, replaced_at_end
@@ -26,7 +27,7 @@ from .audit import AuditResult, audit
 from .defects import parse_defects
 from .derive import derive_grants
 from .faults import spark_errors_in_a_sentence
-from .file_key import FileKey, PassphraseFile
+from .file_key import FileKey, Passphrase, PassphraseFile
 from .grant_file import GrantFile, KeyFile, merged, narrowed, write_grants
 from .live import live_findings, live_summary, watch
 from .progress import Progress
@@ -157,14 +158,16 @@ def _write_sorted(path: str, grants: Iterator[Grant], key: FileKey, stack: ExitS
     """Sort grants that come in any order and write them; more than fit are sorted in sealed files."""
     runs: list[Iterable[Grant]] = []
     folder: Path | None = None
+    # What waits is sealed with a key of its own, which nobody could guess, so that one guess need not cost much.
+    waiting = Passphrase(secrets.token_urlsafe(32))
     while chunk := list(islice(grants, _SORTED_AT_ONCE)):
         chunk.sort(key=lambda grant: (grant.service_id, grant.queue_id, grant.epoch, grant.first_seq))
         if len(chunk) < _SORTED_AT_ONCE and not runs:
             return write_grants(path, chunk, key)
         folder = folder or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="qsratchet-sort-")))
         run = folder / f"{len(runs)}.grants"
-        write_grants(run, chunk, key)
-        runs.append(GrantFile(str(run), key))
+        write_grants(run, chunk, waiting, cost=ScryptCost(log_n=14))
+        runs.append(GrantFile(str(run), waiting))
     return write_grants(path, merged(runs), key)
 
 

@@ -153,7 +153,8 @@ def _place(
         case Defect.REORDERED:
             last_seq = seq + 1
         case Defect.NO_GRANT:
-            seq, last_seq = first, end if epoch < last else end - 1
+            # INIT, number 0, is of epoch 0.
+            seq, last_seq = first if epoch else 0, end
         case Defect.UPDATE_MISSING:
             seq = last_seq = end
         case Defect.TAIL_CUT_OFF:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,7 @@ from pyspark_udfs.defects import parse_defects
 from pyspark_udfs.file_key import PassphraseFile
 from pyspark_udfs.grant_file import GrantFile, KeyFile
 from pyspark_udfs.sample import Sample, expected_findings, make_sample, message_of
+from pyspark_udfs.schemas import CHECKPOINTS, FINDINGS, SUMMARY
 from qsratchet.crypto.passphrase import ScryptCost
 
 CHEAP = ScryptCost(log_n=14)
@@ -79,8 +82,13 @@ def test_an_audit_finds_exactly_what_was_planted(damaged: Path, tmp_path: Path, 
         "report.html",
         "summary",
     ]
-    written = b"".join(path.read_bytes() for path in (tmp_path / "result").rglob("*") if path.is_file())
-    assert b" number " not in written.replace(b"under number ", b"").replace(b"from number ", b"")
+    sealed = re.compile(r"queue \d+ number \d+ ")
+    assert sealed.match(message_of(DAMAGED, 3, 7).decode(errors="replace"))
+    for name, schema in (("findings", FINDINGS), ("summary", SUMMARY), ("checkpoints", CHECKPOINTS)):
+        columns = pq.read_table(tmp_path / "result" / name)
+        assert columns.column_names == schema.names
+        assert not sealed.search(str(columns.to_pylist()))
+    assert not sealed.search((tmp_path / "result" / "report.html").read_text())
     assert "Volume over sequence numbers" in (tmp_path / "result" / "report.html").read_text()
 
 
@@ -131,7 +139,7 @@ def test_more_grants_than_are_sorted_at_once_come_out_sorted(
     monkeypatch.setattr(commands, "_SORTED_AT_ONCE", 4)
     key = PassphraseFile(str(clean / "passphrase.txt"))
     recorded = list(GrantFile(str(clean / "audit.grants"), key))
-    with commands.ExitStack() as stack:
+    with ExitStack() as stack:
         count = commands._write_sorted(str(tmp_path / "sorted"), iter(recorded[::-1]), key, stack)
     assert count == len(recorded)
     assert list(GrantFile(str(tmp_path / "sorted"), key)) == recorded
@@ -167,10 +175,10 @@ def test_a_list_of_grants_shows_no_key(clean: Path, capsys: pytest.CaptureFixtur
 def test_an_audit_goes_on_where_the_last_one_ended(damaged: Path, tmp_path: Path, answer: Any) -> None:
     whole = pq.read_table(damaged / "export")
     middle = 45
-    for name, kept in (("first", lambda seq: seq < middle), ("second", lambda seq: seq >= middle)):
-        mask = [kept(seq) for seq in whole.column("seq").to_pylist()]
+    seqs = whole.column("seq").to_pylist()
+    for name, early in (("first", True), ("second", False)):
         (tmp_path / name).mkdir()
-        pq.write_table(whole.filter(mask), tmp_path / name / "part.parquet")
+        pq.write_table(whole.filter([(seq < middle) is early for seq in seqs]), tmp_path / name / "part.parquet")
     keys = ["--grants", damaged / "audit.grants", "--passphrase-file", damaged / "passphrase.txt"]
     _, first = answer("audit", tmp_path / "first", *keys, "-o", tmp_path / "one")
     heads = damaged / "heads.parquet"
@@ -189,8 +197,8 @@ def test_watching_finds_what_one_audit_finds_over_two_runs(damaged: Path, tmp_pa
     keys = ["--grants", damaged / "audit.grants", "--passphrase-file", damaged / "passphrase.txt"]
     arguments = ["watch", str(arriving), "--state", str(tmp_path / "state"), "--once", *map(str, keys)]
     seqs = whole.column("seq").to_pylist()
-    for number, kept in enumerate((lambda seq: seq < 45, lambda seq: seq >= 45)):
-        pq.write_table(whole.filter([kept(seq) for seq in seqs]), arriving / f"{number}.parquet")
+    for number, early in enumerate((True, False)):
+        pq.write_table(whole.filter([(seq < 45) is early for seq in seqs]), arriving / f"{number}.parquet")
         assert main(arguments) == 1
     state = pq.read_table(tmp_path / "state" / "audit" / "findings").to_pylist()
     said = [(row["queue_id"].hex(), row["kind"], row["seq"]) for row in state]
@@ -229,7 +237,7 @@ def test_wrong_use_ends_with_2_and_one_sentence(
     assert "no terminal to ask on" in failed(capsys, "audit", clean / "export", "--grants", clean / "audit.grants")
     assert "is not set" in failed(capsys, "audit", clean, "--passphrase-env", "QSR_TEST_UNSET")
     assert "does not exist" in failed(capsys, "audit", tmp_path / "none", *keys)
-    assert "no column frame" in failed(capsys, "audit", clean / "heads.parquet", *keys)
+    assert "no column seq" in failed(capsys, "audit", clean / "heads.parquet", *keys)
     assert "KEY=VALUE" in failed(capsys, "audit", clean, "--conf", "nonsense")
     assert "is there already" in failed(capsys, "audit", clean, "-o", clean)
     assert "holds owner keys" in failed(capsys, "audit", clean, "--grants", clean / "owner.keys")
@@ -326,12 +334,11 @@ def test_a_typed_passphrase_is_gone_when_the_command_ends(
     clean: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer: Any
 ) -> None:
     places: list[Path] = []
-    given = commands.GrantFile
 
     def noted(path: str, key: PassphraseFile) -> GrantFile:
         places.append(Path(key.path))
         assert Path(key.path).stat().st_mode & 0o077 == 0
-        return given(path, key)
+        return GrantFile(path, key)
 
     monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
     monkeypatch.setattr("getpass.getpass", lambda prompt: "a passphrase for tests")

@@ -240,7 +240,7 @@ def test_a_phone_shows_everything_in_colours_that_can_be_read(tmp_path: Path, sc
           return [255, 255, 255];
         };
         document.body.style.width = '360px';
-        const texts = 'h1, .verdict p, .about li, dt, dd, .chip, .kind, .facts span, .ok, .nok, .quiet, summary, figcaption';
+        const texts = 'h1, .verdict p, .about li, dt, dd, .chip, .kind, .facts span, .ok, .nok, .quiet, summary';
         for (const node of document.querySelectorAll(texts)) {
           if (!node.textContent.trim() || !node.offsetParent) continue;
           colours.push([rgb(getComputedStyle(node).color), ground(node)]);
