@@ -40,7 +40,8 @@ events = folder / "events"
 events.mkdir()
 spark = start_session(settings={
     "spark.eventLog.enabled": "true", "spark.eventLog.dir": events.as_uri(), "spark.eventLog.compress": "false",
-    "spark.log.level": "ALL", "spark.sql.shuffle.partitions": "2", "spark.master": "local[2]", "spark.driver.host": "127.0.0.1",
+    "spark.log.level": "ALL", "spark.sql.shuffle.partitions": "2", "spark.master": "local[2]",
+    "spark.driver.host": "127.0.0.1",
 })
 key = PassphraseFile(str(folder / "passphrase.txt"))
 grants = GrantFile(str(folder / "sample" / "audit.grants"), key)
@@ -64,7 +65,7 @@ data[-1] ^= 1
 damaged.write_bytes(data)
 wrong = folder / "wrong.txt"
 wrong.write_text("other words")
-for source in (GrantFile(str(damaged), key), GrantFile(str(folder / "sample" / "audit.grants"), PassphraseFile(str(wrong)))):
+for source in (GrantFile(str(damaged), key), GrantFile(grants.path, PassphraseFile(str(wrong)))):
     try:
         open_frames(export, source).write.format("noop").mode("overwrite").save()
     except Exception as error:

@@ -21,7 +21,8 @@ def java(folder: Path, version: str) -> Path:
     path = folder / "bin" / "java"
     path.parent.mkdir(parents=True)
     path.write_text(
-        f'#!/bin/sh\nif [ "$1" = -version ]; then echo \'openjdk version "{version}"\' >&2; exit; fi\nprintf "%s|" "$@"\n'
+        f'#!/bin/sh\nif [ "$1" = -version ]; then echo \'openjdk version "{version}"\' >&2; exit; fi\n'
+        'printf "%s|" "$@"\n'
     )
     path.chmod(0o755)
     return folder
