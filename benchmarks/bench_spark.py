@@ -2,9 +2,9 @@
 
     python -m benchmarks.bench_spark [--quick | --full]
 
-The plain loop does the same cryptography with the same inner loop and throws the messages away: it is the floor.  `--full`
-has a million queues of one message and a queue of 2.5 million messages, and takes a quarter of an hour or more, most of it to
-write the exports.  Figures are thousand messages a second.
+The plain loop does the same cryptography with the same inner loop and throws the messages away: it is the floor. 
+`--full` has a million queues of one message and a queue of 2.5 million messages, and takes a quarter of an hour or
+more, most of it to write the exports.  Figures are thousand messages a second.
 """
 
 from __future__ import annotations
@@ -228,8 +228,8 @@ def measure(
         contestants["Spark's aes_decrypt, keys handed to it"] = lambda: discard(payloads)
     best = rounds(contestants, count)
     floor = best["plain loop, 2 processes"]
-    lines = [(name, f"{total / took / 1e3:.0f}", f"{floor / took:.2f}") for name, took in best.items()]
-    print(
+    lines: list[tuple[str, ...]] = [(name, f"{total / took / 1e3:.0f}", f"{floor / took:.2f}") for name, took in
+    best.items()] print(
         table(f"{title}: {queues:,} queues of {messages:,} messages", ("", "k messages/s", "to the loop"), lines),
         flush=True,
     )

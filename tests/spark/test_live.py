@@ -49,7 +49,7 @@ def test_state_survives_restarts_and_each_finding_is_in_the_sink_once(spark: Spa
     with pytest.raises(StreamingQueryException):
         go(crash)
     go()
-    _arrive(arriving, 2, [row for row in rows if 20 <= (row.seq or 0)])
+    _arrive(arriving, 2, [row for row in rows if (row.seq or 0) >= 20])
     go()
     with audit(export_of(spark, tmp_path / "whole", [rows]), source) as result:
         expected = Counter(result.findings.collect())

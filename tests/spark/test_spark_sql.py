@@ -37,7 +37,7 @@ def test_headers_in_sql_are_the_library_s_headers(spark: SparkSession, tmp_path:
     assert (odd[90]["epoch"], odd[90]["seq"]) == (0xFFFFFFFF, None)
     assert (odd[91]["version"], odd[91]["suite"], odd[91]["type"], odd[91]["epoch"]) == (1, 1, None, None)
     assert set(odd[92]) == set(odd[93]) == {None}
-    plan = spark.sql(query)._jdf.queryExecution().executedPlan().toString()  # type: ignore[operator]
+    plan = spark.sql(query)._jdf.queryExecution().executedPlan().toString()
     assert "Python" not in plan
     assert "Arrow" not in plan
 
