@@ -110,13 +110,16 @@ def audit(
     are then only the new ones, and the summary counts everything so far.
     """
     export = checked(export, EXPORT, "export")
+    if heads is not None:
+        heads = checked(heads, HEADS, "table of heads")
+    if checkpoints is not None:
+        checkpoints = checked(checkpoints, CHECKPOINTS, "table of checkpoints")
     layout = layout_of(export) if layout is None else layout
     seen = arranged(export, layout).mapInArrow(_named(f"audit_{layout}", observe_batches, source), _sql(OBSERVATIONS))
     if heads is not None:
-        seen = seen.unionByName(_observed_heads(checked(heads, HEADS, "table of heads")), allowMissingColumns=True)
+        seen = seen.unionByName(_observed_heads(heads), allowMissingColumns=True)
     if checkpoints is not None:
-        known = _observed_checkpoints(checked(checkpoints, CHECKPOINTS, "table of checkpoints"))
-        seen = seen.unionByName(known, allowMissingColumns=True)
+        seen = seen.unionByName(_observed_checkpoints(checkpoints), allowMissingColumns=True)
     conclusions = (
         seen.repartition("service_id", "queue_id")
         .sortWithinPartitions(*ORDER)

@@ -197,7 +197,11 @@ class _Queue:
             self._closed_to = self._floor - 1
         if state.get("epoch") is not None:
             granted = state["granted"] is not False
-            self._tip, self._tip_update, self._tip_last = (state["epoch"], granted), state["update"], state["followed_seq"]
+            self._tip, self._tip_update, self._tip_last = (
+                (state["epoch"], granted),
+                state["update"],
+                state["followed_seq"],
+            )
             digests = [b64decode(text) for text in state["digests"]]
             if digests:
                 self._tracks[self._tip] = _Edge(self._tip_last, digests, len(digests))

@@ -52,7 +52,8 @@ def derive_grants(export: DataFrame, source: KeySource) -> DataFrame:
         return _walk(batches, source)
 
     rows = control_frames(export).repartition("service_id", "queue_id")
-    return rows.sortWithinPartitions("service_id", "queue_id", "seq").mapInArrow(walk_queues, GRANTS)
+    # By the frames' own numbers: a frame in the wrong place still leads on.
+    return rows.sortWithinPartitions("service_id", "queue_id", header("seq"), "seq").mapInArrow(walk_queues, GRANTS)
 
 
 def _walk(batches: Iterator[pa.RecordBatch], source: KeySource) -> Iterator[pa.RecordBatch]:

@@ -95,6 +95,9 @@ class QueueGrants(Sensitive):
                 raise UnexpectedInit(number)
             opened = grant.open(frame)
         except OutsideGrant:
+            if number >= grant.first_seq + EPOCH_CAP:
+                sentence = f"Frame {seq} claims number {number}, which is too far on to be in epoch {epoch}."
+                return misplaced or Judged(Kind.WRONG_EPOCH, sentence, epoch, type)
             return misplaced or self._ungranted(header)
         except FrameRejected as verdict:
             return misplaced or Judged(*refusal(verdict, seq), epoch, type)

@@ -65,8 +65,8 @@ def watch(
 
 def live_findings(spark: SparkSession, sink: str) -> DataFrame:
     """The findings of the batches that were finished, with the number of their `batch`."""
-    findings = spark.read.parquet(f"{sink}/findings")
-    return findings.filter(fn.col("batch") <= _last(spark, sink))
+    last = _last(spark, sink)
+    return spark.read.parquet(f"{sink}/findings").filter(fn.col("batch") <= last)
 
 
 def live_summary(spark: SparkSession, sink: str) -> DataFrame:

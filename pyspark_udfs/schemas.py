@@ -108,7 +108,8 @@ TOTAL: Final = StructType(
 #: Where an audit ended, one row for each queue: the next goes on from there.  Nothing in it is secret.  It repeats
 #: the summary, so that the next one is cumulative; `next_seq` is the number after the last one seen; `epoch`, `update`
 #: (whether the UPDATE that ends it was seen) and `granted` (whether the last frame opened) say how far the chain was
-#: followed (to `followed_seq`), `opened_seq` and `opened_epoch` how far it opened; `digests` tell the last frame from another like it.
+#: followed (to `followed_seq`), `opened_seq` and `opened_epoch` how far it opened; `digests` tell the last frame from
+#: another like it.
 CHECKPOINTS: Final = StructType(
     [
         *SUMMARY.fields,
