@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pyspark_udfs import OK
-from qsratchet import FrameRejected, GrantWalk, MisuseError
+from qsratchet import FrameRejected, Grant, GrantWalk, MisuseError
 
 from .defects import damaged
 from .dequeued import compare, number_of
@@ -21,6 +21,29 @@ for _queue in QUEUES:
     _queue.write_and_fork(12)
 FULL = Held([grant for queue in QUEUES for grant in queue.grants])
 
+
+def _later(grant: Grant, steps: int) -> Grant:
+    """A grant that the owner gave in the middle of the epoch."""
+    seq = grant.first_seq + steps
+    return Grant(
+        suite=grant.suite,
+        service_id=grant.service_id,
+        queue_id=grant.queue_id,
+        qctx=grant.qctx,
+        epoch=grant.epoch,
+        first_seq=seq,
+        chain_key=grant.chain_key(seq),
+    )
+
+
+GRANTS = [grant for queue in QUEUES for grant in queue.grants]
+#: All grants, or some of them, some of which begin late.
+holdings = st.one_of(
+    st.just(FULL),
+    st.lists(st.sampled_from([None, 0, 0, 0, 2]), min_size=len(GRANTS), max_size=len(GRANTS)).map(
+        lambda steps: Held([_later(g, step) for g, step in zip(GRANTS, steps, strict=True) if step is not None])
+    ),
+)
 damaged_rows = st.one_of(*(damaged(QUEUES[n], QUEUES[(n + 1) % 3]) for n in range(3)))
 damaged_exports = st.tuples(*(damaged(QUEUES[n], QUEUES[(n + 1) % 3], most=3) for n in range(3))).map(
     lambda parts: [row for part in parts for row in part]
@@ -28,50 +51,46 @@ damaged_exports = st.tuples(*(damaged(QUEUES[n], QUEUES[(n + 1) % 3], most=3) fo
 
 
 @settings(max_examples=150, deadline=None)
-@given(damaged_exports, st.data())
-def test_it_does_not_matter_where_partitions_and_batches_cut_an_export(rows: list[Row], data: st.DataObject) -> None:
-    whole = concluded([rows], FULL)
+@given(damaged_exports, holdings, st.data())
+def test_it_does_not_matter_where_partitions_and_batches_cut_an_export(
+    rows: list[Row], held: Held, data: st.DataObject
+) -> None:
+    whole = concluded([rows], held)
     cuts = sorted(data.draw(st.lists(st.integers(0, len(rows)), max_size=6)))
     places = [0, *cuts, len(rows)]
     parts = [rows[start:stop] for start, stop in pairwise(places)]
     size = data.draw(st.sampled_from([1, 2, 7, 1_000]))
-    assert concluded(parts, FULL, size=size) == whole
+    assert concluded(parts, held, size=size) == whole
 
 
 @settings(max_examples=100, deadline=None)
-@given(damaged_exports)
-def test_a_shuffle_by_queue_and_epoch_concludes_the_same(rows: list[Row]) -> None:
+@given(damaged_exports, holdings)
+def test_a_shuffle_by_queue_and_epoch_concludes_the_same(rows: list[Row], held: Held) -> None:
     parts: dict[object, list[Row]] = {}
     for row in rows:
         frame = row.frame or b""
         parts.setdefault((row.queue_id, frame[4:8] if len(frame) >= 8 else None), []).append(row)
-    assert concluded(list(parts.values()), FULL) == concluded([rows], FULL)
+    assert concluded(list(parts.values()), held) == concluded([rows], held)
 
 
 @settings(max_examples=100, deadline=None)
-@given(damaged_exports, st.data())
-def test_increments_find_what_one_run_finds(rows: list[Row], data: st.DataObject) -> None:
+@given(damaged_exports, holdings, st.data())
+def test_increments_find_what_one_run_finds(rows: list[Row], held: Held, data: st.DataObject) -> None:
     cuts = sorted(data.draw(st.lists(st.integers(0, 40), min_size=1, max_size=3)))
-    whole, last = concluded([rows], FULL)
+    whole, last = concluded([rows], held)
+    # Increments follow one another in the numbers that rows account for.
+    verdicts = [row["verdict"] for row in messages(rows, held)]
+    places = [
+        number_of(row) if verdict == "reordered" else row.seq or 0 for row, verdict in zip(rows, verdicts, strict=True)
+    ]
     found: Counter[tuple[object, ...]] = Counter()
     state: list[dict[str, object]] = []
     for start, stop in zip([-1, *cuts], [*cuts, 1 << 62], strict=True):
-        part = [row for row in rows if start < _place(row) <= stop]
-        new, state = concluded([part], FULL, checkpoints=state)
+        part = [row for row, place in zip(rows, places, strict=True) if start < place <= stop]
+        new, state = concluded([part], held, checkpoints=state)
         found += new
     assert found == whole
     assert state == last
-
-
-def _place(row: Row) -> int:
-    """The number that a row accounts for: increments are exports that follow one another in that."""
-    if row.seq is None:
-        return 0
-    frame = row.frame or b""
-    own = [other for queue in QUEUES for other in (*queue.rows, *queue.forks) if other.frame == frame]
-    if own and own[0].queue_id == row.queue_id and own[0].seq is not None:
-        return own[0].seq
-    return row.seq
 
 
 @settings(max_examples=150, deadline=None)
