@@ -14,7 +14,6 @@ from .queue.grants import Grant, GrantWalk, OwnerKeys, derive_grants
 from .queue.opened import Head, Initialised, Message, Opened, Updated
 from .queue.policy import PADME, UNPADDED, Padding, ReadPolicy, UpdatePolicy
 from .queue.request import CreationRequest, KeyOffer, OfferRejected
-from .queue.schedule import open_run
 from .queue.verdicts import (
     Duplicate,
     EpochGap,
@@ -95,5 +94,4 @@ __all__ = [
     "WrongSuite",
     "derive_grants",
     "header_of",
-    "open_run",
 ]

@@ -41,6 +41,7 @@ class Kind(Enum):
     LINK_OPENING = b"QSRJ"
     LINK_VERSIONS = b"QSRV"
     CONNECTION = b"QSRN"
+    SEALED_FILE = b"QSRF"
 
     @property
     def title(self) -> str:

@@ -162,12 +162,22 @@ class Grant(Sensitive):
                 continue
             results.append(first)
             if isinstance(first, Message):
-                seq = first.seq + 1
-                run = islice(raw, len(results), len(results) + min(self.first_seq + EPOCH_CAP - 1, SEQ_LIMIT) - seq)
-                messages, key = open_run(self.suite, self.qctx, self._cursor[1], self.epoch, seq, run, aad)
-                results += messages
-                self._cursor = (seq + len(messages), key)
+                results += self.open_run(first.seq + 1, islice(raw, len(results), None), aad=aad)
         return results
+
+    def open_run(self, seq: int, frames: Iterable[Buffer], *, aad: Buffer = b"") -> list[Message]:
+        """Open DATA frames with the numbers `seq`, `seq + 1`, …; stop before the first that does not fit.
+
+        What to make of that one is for `open` to say.  Memoryviews of bytes are not copied.
+        """
+        room = min(self.first_seq + EPOCH_CAP - 1, SEQ_LIMIT) - seq
+        if room <= 0:
+            return []
+        key = self.chain_key(seq)
+        run = islice(frames, room)
+        messages, key = open_run(self.suite, self.qctx, key, self.epoch, seq, run, checked_aad(aad))
+        self._cursor = (seq + len(messages), key)
+        return messages
 
     def verify_head(self, head: Buffer, nonce: Buffer, *, next_seq: int) -> Head:
         """Check a head that lies in this epoch, for a reader whose next number is `next_seq`."""
