@@ -153,6 +153,8 @@ def session(folder: Path) -> SparkSession:
         .config("spark.local.dir", str(folder))
         .config("spark.shuffle.compress", "false")
         .config("spark.shuffle.spill.compress", "false")
+        .config("spark.sql.execution.pandas.udf.buffer.size", str(1 << 20))
+        .config("spark.sql.execution.arrow.maxRecordsPerBatch", "4000")
         .config("spark.python.unix.domain.socket.enabled", "true")
         .getOrCreate()
     )

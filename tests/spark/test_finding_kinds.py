@@ -154,6 +154,8 @@ def test_heads_are_checked_with_the_grant_of_their_epoch(queue: Queue) -> None:
         return [(SERVICE, queue.id, nonce, head)]
 
     assert kinds(queue.rows, held, heads=heads(head)) == []
+    # What waits for a neighbour is said once, although a head comes after it.
+    assert kinds([*queue.rows, queue.rows[-1]], held, heads=heads(head)) == [("duplicate", end - 1, None)]
     assert kinds(queue.rows[:-1], held, heads=heads(head)) == [("tail cut off", end - 1, end - 1)]
     assert kinds(queue.rows, held, heads=heads(head[:-1])) == [("head rejected", None, None)]
     assert kinds(queue.rows, held, heads=heads(head, b"short")) == [("head rejected", None, None)]
