@@ -310,7 +310,8 @@ class _Queue:
                 sentence = f"The head cannot be checked: there is no grant for its epoch, {header.epoch}."
                 self._find(Kind.NO_GRANT, header.seq, None, header.epoch, sentence)
                 return
-            proved = grant.verify_head(head, nonce, next_seq=expected)
+            # From 0 on, so that a head behind the last frame is authenticated too before it is believed.
+            proved = grant.verify_head(head, nonce, next_seq=0)
         except (FrameRejected, HeadRejected, MisuseError) as error:
             self._find(Kind.HEAD_REJECTED, None, None, None, f"The head was refused: {error}.")
             return

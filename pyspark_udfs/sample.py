@@ -298,7 +298,7 @@ class _Queue:
         public = self._keys[0].public()
         request = CreationRequest(sample.service_id, self.id, (suite.id,), public, self._join_secret)
         self.enqueuer, self._init = Enqueuer.create(request, now=0, policy=_POLICY)
-        self._qctx = queue_context(suite, sample.service_id, self.id, (suite.id,), public)
+        self._qctx = queue_context(suite, sample.service_id, self.id, (suite.id,), suite.kdf.hash(public))
 
     def owner_keys(self) -> OwnerKeys:
         return OwnerKeys(self.sample.service_id, self.id, (self.sample.suite,), self._join_secret, self._keys)

@@ -33,9 +33,15 @@ class Kind(Enum):
     KEY_OFFER = b"QSRO"
     ENQUEUER = b"QSRE"
     DEQUEUER = b"QSRD"
+    QUEUE_RECORD = b"QSRQ"
+    STORE_LOG = b"QSRS"
     GRANT = b"QSRG"
     OWNER_KEYS = b"QSRK"
     SEALED_FILE = b"QSRF"
+    LINK_OWNER = b"QSRL"
+    LINK_OPENING = b"QSRJ"
+    LINK_VERSIONS = b"QSRV"
+    CONNECTION = b"QSRN"
 
     @property
     def title(self) -> str:

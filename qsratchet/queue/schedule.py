@@ -14,13 +14,12 @@ from typing import Final, NamedTuple
 from ..codec import Buffer, lv, u8, u16, u32, u64
 from ..crypto.kdf import KEY_SIZE, Kdf, same
 from ..crypto.kem import PrivateKey
-from ..crypto.suites import NONCE_SIZE, InvalidTag, Suite
-from .frames import DATA, EPOCH_LIMIT, HEADER, HEADER_SIZE, VERSION, Frame, FrameType, pack_header
+from ..crypto.suites import NONCE_SIZE, TAG_SIZE, InvalidTag, Suite
+from .frames import DATA, EPOCH_LIMIT, FRAME_LIMIT, HEADER, HEADER_SIZE, VERSION, Frame, FrameType, pack_header
 from .opened import NOTHING_MISSING, Message
 from .verdicts import HeadRejected, MalformedFrame, MissingKey, Tampered
 
 __all__ = [
-    "Injection",
     "confirm_init",
     "head_tag",
     "inject_init",
@@ -36,6 +35,7 @@ __all__ = [
     "seal_body",
     "seal_run",
     "unpad",
+    "update_size",
 ]
 
 CONFIRMATION_SIZE: Final = 32
@@ -45,15 +45,11 @@ _LENGTH: Final = struct.Struct(">I")
 _UPDATE: Final = struct.Struct(f">II{CONFIRMATION_SIZE}s")
 
 
-class Injection(NamedTuple):
-    """What an INIT or an UPDATE gives: the frame, and the chain key that follows it."""
+def queue_context(suite: Suite, service_id: bytes, queue_id: bytes, suites: Iterable[int], key_hash: bytes) -> bytes:
+    """`qctx`: everything that makes this queue this queue, hashed (section 4.1).
 
-    frame: bytes
-    chain_key: bytes
-
-
-def queue_context(suite: Suite, service_id: bytes, queue_id: bytes, suites: Iterable[int], public_key: bytes) -> bytes:
-    """`qctx`: everything that makes this queue this queue, hashed (section 4.1)."""
+    `key_hash` is the hash of the owner's first public key, so that a grant need not carry the key to prove its ids.
+    """
     return suite.kdf.hash(
         lv(b"qsratchet-v1 context")
         + u8(VERSION)
@@ -61,7 +57,7 @@ def queue_context(suite: Suite, service_id: bytes, queue_id: bytes, suites: Iter
         + lv(service_id)
         + lv(queue_id)
         + lv(b"".join(map(u16, suites)))
-        + lv(public_key)
+        + lv(key_hash)
     )
 
 
@@ -92,15 +88,15 @@ def _rotation_key(kdf: Kdf, chain_key: bytes, qctx: bytes, epoch: int, seq: int)
     return kdf.expand(chain_key, b"rotation", qctx + u32(epoch) + u64(seq))
 
 
-def inject_init(suite: Suite, qctx: bytes, public_key: bytes, join_secret: bytes) -> Injection:
-    """Make the INIT frame, number 0 of epoch 0 (section 5.2)."""
+def inject_init(suite: Suite, qctx: bytes, public_key: bytes, join_secret: bytes) -> tuple[bytes, bytes]:
+    """Make the INIT frame, number 0 of epoch 0; return it and the chain key of number 1 (section 5.2)."""
     kdf = suite.kdf
     fresh = os.urandom(KEY_SIZE)
     sealed = suite.kem.seal(public_key, _init_info(qctx, 0), fresh)
     chain_key = _chain_key(kdf, join_secret, fresh, qctx, 0, 1, sealed)
     header = pack_header(FrameType.INIT, suite.id, 0, 0)
     confirmation = _confirmation(kdf, chain_key, qctx, header, 0, 0, sealed)
-    return Injection(header + u32(0) + confirmation + sealed, chain_key)
+    return header + u32(0) + confirmation + sealed, chain_key
 
 
 def open_init(suite: Suite, qctx: bytes, key: PrivateKey, join_secret: bytes, frame: bytes) -> bytes:
@@ -120,16 +116,16 @@ def open_init(suite: Suite, qctx: bytes, key: PrivateKey, join_secret: bytes, fr
 
 def confirm_init(suite: Suite, qctx: bytes, chain_key: bytes, frame: bytes) -> None:
     """Check an INIT frame, all of it, against the chain key it leads to."""
-    header, key_id, sealed = frame[:HEADER_SIZE], frame[HEADER_SIZE : HEADER_SIZE + 4], frame[_INIT_START:]
-    expected = _confirmation(suite.kdf, chain_key, qctx, header, 0, 0, sealed)
-    if key_id != u32(0) or not same(expected, frame[HEADER_SIZE + 4 : _INIT_START]):
+    header = pack_header(FrameType.INIT, suite.id, 0, 0)
+    confirmation = _confirmation(suite.kdf, chain_key, qctx, header, 0, 0, frame[_INIT_START:])
+    if not same(header + u32(0) + confirmation, frame[:_INIT_START]):
         raise Tampered(0)
 
 
 def inject_update(
     suite: Suite, qctx: bytes, chain_key: bytes, epoch: int, first: int, seq: int, public_key: bytes, key_id: int
-) -> Injection:
-    """Make the UPDATE frame that ends `epoch`, which began at `first` (section 5.4)."""
+) -> tuple[bytes, bytes]:
+    """Make the UPDATE frame that ends `epoch`, begun at `first`; return it and the next chain key (section 5.4)."""
     kdf = suite.kdf
     fresh = os.urandom(KEY_SIZE)
     ended = seq - first + 1
@@ -140,7 +136,7 @@ def inject_update(
     confirmation = _confirmation(kdf, next_key, qctx, header, key_id, ended, sealed)
     body = _UPDATE.pack(key_id, ended, confirmation) + sealed
     message_key, _ = kdf.step(chain_key)
-    return Injection(seal_body(suite, qctx, message_key, header, body, b""), next_key)
+    return seal_body(suite, qctx, message_key, header, body, b""), next_key
 
 
 class UpdateBody(NamedTuple):
@@ -150,6 +146,11 @@ class UpdateBody(NamedTuple):
     ended: int
     confirmation: bytes
     sealed: bytes
+
+
+def update_size(suite: Suite) -> int:
+    """How long an UPDATE frame is: it has no padding."""
+    return _BODY_START + _UPDATE.size + KEY_SIZE + suite.kem.overhead + TAG_SIZE
 
 
 def open_update_body(suite: Suite, qctx: bytes, chain_key: bytes, frame: bytes, seq: int) -> UpdateBody:
@@ -189,7 +190,8 @@ def open_update(
         raise MissingKey(seq, body.key_id)
     fresh = key.open(_update_info(qctx, epoch + 1, seq, body.key_id), body.sealed)
     if fresh is None:
-        raise Tampered(seq)
+        # The frame is authentic, so it is the key that is wrong: one with this id that the service never took.
+        raise MissingKey(seq, body.key_id)
     rotation_key = _rotation_key(kdf, chain_key, qctx, epoch, seq)
     next_key = _chain_key(kdf, rotation_key, fresh, qctx, epoch + 1, seq + 1, body.sealed)
     expected = _confirmation(kdf, next_key, qctx, frame[:HEADER_SIZE], body.key_id, body.ended, body.sealed)
@@ -220,10 +222,12 @@ def open_body(suite: Suite, qctx: bytes, message_key: bytes, frame: bytes, seq: 
         return suite.aead(message_key).decrypt(
             frame[HEADER_SIZE:_BODY_START], frame[_BODY_START:], qctx + frame[:HEADER_SIZE] + aad
         )
-    except InvalidTag:
-        raise Tampered(seq) from None
-    except ValueError:
-        raise MalformedFrame(f"frame {seq} is cut short to {len(frame)} bytes: fetch it again") from None
+    except (InvalidTag, ValueError):
+        # The verdict is raised outside the handler: here its context would keep the message key alive.
+        pass
+    if len(frame) < _BODY_START + TAG_SIZE:
+        raise MalformedFrame(f"frame {seq} is cut short to {len(frame)} bytes: fetch it again")
+    raise Tampered(seq)
 
 
 def pad(message: bytes, size_of: Callable[[int], int]) -> bytes:
@@ -284,22 +288,22 @@ def open_run(
     step, aead, suite_id, unpack, new = suite.kdf.step, suite.aead, suite.id, _LENGTH.unpack_from, tuple.__new__
     pack_header, data_type, missing = HEADER.pack, DATA, NOTHING_MISSING
     messages: list[Message] = []
-    try:
-        for frame in frames:
-            header = pack_header(VERSION, data_type, suite_id, epoch, seq)
-            if frame[:HEADER_SIZE] != header:
-                break
-            message_key, next_key = step(chain_key)
+    for frame in frames:
+        header = pack_header(VERSION, data_type, suite_id, epoch, seq)
+        if frame[:HEADER_SIZE] != header or len(frame) > FRAME_LIMIT:
+            break
+        message_key, next_key = step(chain_key)
+        try:
             body = aead(message_key).decrypt(frame[HEADER_SIZE:_BODY_START], frame[_BODY_START:], qctx + header + aad)
             end = unpack(body)[0] + 4
-            if end > len(body):
-                break
-            messages.append(new(Message, (seq, epoch, body[4:end], missing)))
-            chain_key = next_key
-            seq += 1
-    except (InvalidTag, ValueError, struct.error):
-        # Not authentic, cut off within the nonce, or without a length field.
-        pass
+        except (InvalidTag, ValueError, struct.error):
+            # Not authentic, cut off within the nonce, or without a length field.
+            break
+        if end > len(body):
+            break
+        messages.append(new(Message, (seq, epoch, body[4:end], missing)))
+        chain_key = next_key
+        seq += 1
     return messages, chain_key
 
 
