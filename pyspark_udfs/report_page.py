@@ -269,7 +269,7 @@ function drawQueue(q) {
   strip.setAttribute("aria-label", q.last === null ? "no frames"
     : "numbers " + q.first + " to " + q.last + ", findings at "
     + (q.marks.slice(0, 20).map((m) => m[0] === m[1] ? m[0] : m[0] + " to " + m[1]).join(", ") || "none"));
-  const end = q.head === true ? "end confirmed" : q.head === false ? "head refused" : "end not confirmed";
+  const end = q.head === true ? "end confirmed" : q.head === false ? "not confirmed by its head" : "end not confirmed";
   const facts = make("div", "facts");
   facts.append(...[range(q.first, q.last), things(q.frames, "frame"), things(q.messages, "message"),
     things(q.epochs, "epoch"), things(q.bytes, "byte"), end, q.service].map((t) => make("span", "", t)));

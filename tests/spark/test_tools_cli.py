@@ -5,21 +5,29 @@ from __future__ import annotations
 import json
 import re
 import shutil
+import subprocess
+import sys
+from argparse import Namespace
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from pyspark_udfs import commands
+from pyspark_udfs.atomic import folder_at_end, replaced_at_end
 from pyspark_udfs.cli import main
 from pyspark_udfs.defects import parse_defects
-from pyspark_udfs.file_key import PassphraseFile
+from pyspark_udfs.faults import AuditFailed, spark_errors_in_a_sentence
+from pyspark_udfs.file_key import FileKey, KeyService, PassphraseFile, PassphraseVariable
 from pyspark_udfs.grant_file import GrantFile, KeyFile
+from pyspark_udfs.running import chosen_key
 from pyspark_udfs.sample import Sample, expected_findings, make_sample, message_of
 from pyspark_udfs.schemas import CHECKPOINTS, FINDINGS, SUMMARY
+from qsratchet import MisuseError
 from qsratchet.crypto.passphrase import ScryptCost
 
 CHEAP = ScryptCost(log_n=14)
@@ -310,12 +318,21 @@ def test_an_interrupt_leaves_nothing_half_written(
     assert not list(tmp_path.iterdir())
 
 
-def test_the_demo_finds_what_it_planted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    folder = tmp_path / "demo"
-    assert main(["demo", str(folder), "--queues", "24", "--messages", "900", "--progress"]) == 0
+def test_the_demo_is_one_command_that_finds_what_it_planted(tmp_path: Path) -> None:
+    """As a person runs it: a process of its own, which starts Spark and says nothing but its answer."""
+    command = [sys.executable, "-m", "pyspark_udfs", "demo", str(tmp_path / "demo"), "--messages", "900"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "Exactly what was planted was found, and nothing else." in done.stdout
+    assert "FINDINGS: 13 in 11 of 24 queues" in done.stdout
+    assert (tmp_path / "demo" / "report.html").is_file()
+
+
+def test_the_demo_shows_its_progress_if_asked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    small = ["--queues", "24", "--messages", "850", "--json", "--progress"]
+    assert main(["demo", str(tmp_path / "demo"), *small]) == 0
     said = capsys.readouterr()
-    assert "Exactly what was planted was found, and nothing else." in said.out
-    assert (folder / "report.html").is_file()
+    assert json.loads(said.out)["missed"] == json.loads(said.out)["surplus"] == []
     assert "making the sample" in said.err
     assert "100%" in said.err
 
@@ -348,6 +365,53 @@ def test_a_typed_passphrase_is_gone_when_the_command_ends(
     assert said
     assert places
     assert not places[0].exists()
+
+
+def asked(
+    options: dict[str, object], typed: list[str], monkeypatch: pytest.MonkeyPatch, *, new: bool = False
+) -> FileKey:
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
+    monkeypatch.setattr("getpass.getpass", lambda prompt: typed.pop(0))
+    every = {"key_service": None, "passphrase_env": None, "passphrase_file": None, "master": None}
+    with ExitStack() as stack:
+        return chosen_key(Namespace(**every | options), stack, new=new)
+
+
+def test_a_key_is_found_where_the_options_say(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert asked({"key_service": "module:function"}, [], monkeypatch) == KeyService("module:function")
+    monkeypatch.setenv("QSR_TEST_SET", "words")
+    assert asked({"passphrase_env": "QSR_TEST_SET"}, [], monkeypatch) == PassphraseVariable("QSR_TEST_SET")
+    for master, typed, new, sentence in (
+        ("yarn", ["words"], False, "cannot be given a passphrase that is typed here"),
+        (None, [""], False, "the passphrase is empty"),
+        ("local[2]", ["one", "two"], True, "the two passphrases differ"),
+    ):
+        with pytest.raises(MisuseError, match=sentence):
+            asked({"master": master}, typed, monkeypatch, new=new)
+
+
+@pytest.mark.parametrize(
+    ("raised", "sentence"),
+    [
+        ("java.io.IOException: No space left on device", "the disk is full"),
+        ("\n", "without a reason"),
+        ("Job aborted.\nCaused by: java.lang.X: one\nCaused by: java.lang.Y: two\n", "two"),
+        ("Traceback\n  File x\nqsratchet.errors.StateError: block 7 was altered\n", "block 7 was altered"),
+        ("Traceback\n  File x\nZeroDivisionError: division by zero\n", "ZeroDivisionError: division by zero"),
+    ],
+)
+def test_what_spark_raises_is_told_in_a_sentence(raised: str, sentence: str) -> None:
+    with pytest.raises(AuditFailed, match=sentence) as told, spark_errors_in_a_sentence():
+        raise PySparkException(raised)
+    assert "\n" not in str(told.value)
+
+
+def test_a_place_that_cannot_be_written_is_told(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(MisuseError, match="cannot be written"), replaced_at_end(tmp_path / "file" / "inner"):
+        pass
+    with pytest.raises(MisuseError, match="cannot be written"), folder_at_end(tmp_path / "file" / "inner"):
+        pass
 
 
 def test_the_session_of_the_tests_is_left_running(spark: SparkSession) -> None:
