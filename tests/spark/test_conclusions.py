@@ -79,8 +79,8 @@ def test_a_shuffle_by_queue_and_epoch_concludes_the_same(rows: list[Row], held: 
 def test_increments_find_what_one_run_finds(rows: list[Row], held: Held, data: st.DataObject) -> None:
     cuts = sorted(data.draw(st.lists(st.integers(0, 40), min_size=1, max_size=3)))
     whole, last = concluded([rows], held)
-    # Increments follow one another in the numbers that rows account for.  Of a frame that no grant opens nobody can tell
-    # whether it stands in the wrong place.
+    # Increments follow one another in the numbers that rows account for.  Of a frame that no grant opens nobody can
+    # tell whether it stands in the wrong place.
     verdicts = [row["verdict"] for row in messages(rows, held)]
     assume(all(number_of(row) == row.seq for row, verdict in zip(rows, verdicts, strict=True) if verdict == "no grant"))
     places = [
