@@ -35,6 +35,9 @@ class Kind(Enum):
     DEQUEUER = b"QSRD"
     GRANT = b"QSRG"
     OWNER_KEYS = b"QSRK"
+    LINK_OWNER = b"QSRL"
+    LINK_OPENING = b"QSRJ"
+    LINK_VERSIONS = b"QSRV"
 
     @property
     def title(self) -> str:
