@@ -33,6 +33,8 @@ class Kind(Enum):
     KEY_OFFER = b"QSRO"
     ENQUEUER = b"QSRE"
     DEQUEUER = b"QSRD"
+    QUEUE_RECORD = b"QSRQ"
+    STORE_LOG = b"QSRS"
     GRANT = b"QSRG"
     OWNER_KEYS = b"QSRK"
     LINK_OWNER = b"QSRL"
