@@ -30,14 +30,16 @@ from qsratchet import (
     Duplicate,
     Fork,
     Gap,
+    HeadAhead,
     HeadRejected,
     Message,
+    MissingKey,
     Opened,
     Passed,
     ReadPolicy,
     RejectedError,
-    RolledBack,
     Tampered,
+    header_of,
 )
 from qsratchet.crypto.signing import SigningKey
 from qsratchet.records import Usage
@@ -55,10 +57,10 @@ CREATE TABLE IF NOT EXISTS inbox (id INTEGER PRIMARY KEY AUTOINCREMENT, seq INTE
 """
 
 
-class ServiceWentBack(Exception):
-    """The service forgot what it had given out: it was restored from a backup, or has been forked.
+class ChainLost(Exception):
+    """One side forgot what the other one knows: a file was restored from a backup, or the service was forked.
 
-    `verdict` says how that was seen.  What it has now cannot be read; `Owner.reset` begins the queue anew.
+    `verdict` says how that was seen.  What is in the queue cannot be read; `Owner.reset` begins it anew.
     """
 
     def __init__(self, verdict: RejectedError) -> None:
@@ -121,26 +123,36 @@ class Owner:
         self._database.execute("UPDATE owner SET pending = NULL")
 
     def read(self, limit: int = 100) -> ReadOn:
-        """Fetch what comes next, open it, and persist it.  The next fetch acknowledges it."""
+        """Fetch what comes next, open it, and persist it.  The next fetch acknowledges it, but for its last frame.
+
+        That one is left at the service and fetched again each time.  A service that was restored from a backup, and
+        went on until it overtook this reader, has another frame under that number: a fork.  Without this, what it
+        sealed under numbers that were read before would be acknowledged unread.
+        """
+        due = self._machine.acknowledge
         try:
-            fetched = self._client.fetch(self.queue_id, self._machine.acknowledge, limit)
+            fetched = self._client.fetch(self.queue_id, max(due - 1, 0), limit + 1)
         except Refusal as refusal:
             if refusal.fault is Fault.AHEAD:
                 self.check_head()  # Raises what the service can prove about itself.
             raise
+        frames = fetched.frames
+        if due and not (frames and header_of(frames[0]).seq == due - 1):
+            self.check_head()  # The frame that was left there is gone: it expired, or the service went back.
         opened: list[Opened] = []
         try:
-            for frame in fetched.frames:
+            for frame in frames:
                 try:
                     opened.append(self._machine.open(frame))
                 except (Duplicate, Passed):
-                    continue  # Read before: the acknowledgement had not arrived.
-                except Gap:
-                    break  # What is before it comes with the next fetch, or the head will tell that it does not.
-        except Tampered as verdict:
+                    continue
+                except Tampered as verdict:
+                    self.check_head()  # A service that went back cannot prove its head: then that is the verdict.
+                    raise ChainLost(verdict) from None
+                except (Fork, Gap, MissingKey) as verdict:
+                    raise ChainLost(verdict) from None
+        finally:
             self._persist(opened)
-            raise self._judged(verdict) from None
-        self._persist(opened)
         return ReadOn(opened=tuple(opened), more=fetched.more, suspended=fetched.suspended)
 
     def check_head(self) -> range:
@@ -149,8 +161,10 @@ class Owner:
         head = self._client.head(self.queue_id, nonce)
         try:
             return self._machine.verify_head(head, nonce).missing
-        except (RolledBack, HeadRejected) as verdict:
-            raise ServiceWentBack(verdict) from None
+        except HeadAhead as verdict:
+            return range(verdict.reader_next, verdict.next_seq)  # Too far to be proved from here: read first.
+        except HeadRejected as verdict:
+            raise ChainLost(verdict) from None
 
     def offer_key(self) -> None:
         """Renew the key.  Until its update was read the same offer is made again, so it may be repeated."""
@@ -169,22 +183,6 @@ class Owner:
 
     def delete(self) -> None:
         self._client.delete(self.queue_id)
-
-    def _judged(self, verdict: Tampered) -> Exception:
-        """Tell a frame that was altered from a service that seals anew what it had given out before."""
-        last = verdict.seq - 1
-        for frame in self._client.fetch(self.queue_id, last, 1).frames:
-            try:
-                self._machine.open(frame)
-            except Fork as fork:
-                return ServiceWentBack(fork)
-            except RejectedError:
-                break
-        try:
-            self.check_head()
-        except ServiceWentBack as went_back:
-            return went_back
-        return verdict
 
     def _persist(self, opened: list[Opened]) -> None:
         """State and plaintext in one transaction, over the generation that was loaded."""
@@ -210,7 +208,7 @@ class Owner:
 
 
 def follow(owner: Owner, *, offer_every: int, stopping: threading.Event) -> None:
-    """Read until told to stop.  A service that is away is waited for; one that went back in time is reset."""
+    """Read until told to stop.  A service that is away is waited for; a queue that is lost begins anew."""
     turns, connected = 0, False
     while not stopping.is_set():
         try:
@@ -227,8 +225,8 @@ def follow(owner: Owner, *, offer_every: int, stopping: threading.Event) -> None
                 owner.offer_key()
             if not read.opened:
                 stopping.wait(0.01)
-        except ServiceWentBack as verdict:
-            print(f"the service went back: {verdict}; the queue begins anew", flush=True)
+        except ChainLost as verdict:
+            print(f"lost: {verdict}; the queue begins anew", flush=True)
             owner.reset()
         except Refusal as refusal:
             if refusal.fault not in (Fault.BUSY, Fault.FULL, Fault.FAILED):
@@ -270,7 +268,7 @@ def demonstrate(directory: Path) -> None:
     print("the service is back from its backup")
     try:
         owner.read()
-    except ServiceWentBack as verdict:
+    except ChainLost as verdict:
         print(verdict)
     owner.reset()
     send(b"after the reset")

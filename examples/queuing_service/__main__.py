@@ -13,6 +13,7 @@ from typing import Final
 from qsratchet import UpdatePolicy
 from qsratchet.records import MessageLimits, RetentionPolicy
 
+from .database import BUSY_TIMEOUT
 from .server import Server
 from .service import Limits, Service
 from .storage import Storage
@@ -49,6 +50,9 @@ def main() -> None:
     parser.add_argument("--patience", type=float, default=defaults.patience, help="seconds for a slow client")
     parser.add_argument("--blob-bytes", type=int, default=defaults.blob_bytes, help="bytes of all blobs together")
     parser.add_argument("--max-pages", type=int, help="limit of the file, in pages of 4 KiB")
+    parser.add_argument(
+        "--busy-timeout", type=int, default=BUSY_TIMEOUT, help="milliseconds to wait for another writer"
+    )
     parser.add_argument("--verbose", action="store_true", help="log each refused request")
     options = parser.parse_args()
     logging.basicConfig(level=logging.INFO if options.verbose else logging.WARNING, format="%(levelname)s %(message)s")
@@ -61,6 +65,7 @@ def main() -> None:
             messaging=MessageLimits(days=21, messages=held), contact=MessageLimits(days=14, messages=held)
         ),
         max_pages=options.max_pages,
+        busy_timeout=options.busy_timeout,
     )
     limits = Limits(
         message=options.message_size,

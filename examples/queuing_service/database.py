@@ -52,10 +52,12 @@ class WrongDatabase(Exception):
     """The file belongs to another service, or to another version of this program."""
 
 
-def open_database(path: Path, service_id: bytes, *, max_pages: int | None = None) -> sqlite3.Connection:
+def open_database(
+    path: Path, service_id: bytes, *, max_pages: int | None = None, busy_timeout: int = BUSY_TIMEOUT
+) -> sqlite3.Connection:
     """Open the file, or make it.  `max_pages` limits its size (pages of 4 KiB)."""
     database = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
-    database.execute(f"PRAGMA busy_timeout = {BUSY_TIMEOUT}")
+    database.execute(f"PRAGMA busy_timeout = {busy_timeout:d}")
     database.execute("PRAGMA journal_mode = WAL")
     database.execute("PRAGMA synchronous = FULL")
     database.execute("PRAGMA secure_delete = ON")

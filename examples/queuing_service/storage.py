@@ -44,7 +44,7 @@ from qsratchet.records import (
     decide,
 )
 
-from .database import checkpoint, open_database
+from .database import BUSY_TIMEOUT, checkpoint, open_database
 from .protocol import (
     Accepted,
     Answer,
@@ -117,13 +117,14 @@ class Storage:
         updates: UpdatePolicy | None = None,
         retention: RetentionPolicy = DEFAULT_POLICY,
         max_pages: int | None = None,
+        busy_timeout: int = BUSY_TIMEOUT,
         machine: type[Enqueuer] = Enqueuer,
     ) -> None:
         self.service_id: Final = service_id
         self.retention: Final = retention
         self._updates = updates or UpdatePolicy()
         self._machine = machine
-        self.database: Final = open_database(path, service_id, max_pages=max_pages)
+        self.database: Final = open_database(path, service_id, max_pages=max_pages, busy_timeout=busy_timeout)
         self._commits = 0
 
     def close(self) -> None:

@@ -76,6 +76,9 @@ class Report:
             found.append(f"{len(lost)} accepted messages were lost, the first is {lost[0]}")
         if len(set(self.read)) != len(self.read):
             found.append(f"{len(self.read) - len(set(self.read))} messages were delivered twice")
+        unknown = len(set(self.read) - set(self.sent))
+        if unknown:
+            found.append(f"{unknown} messages were read that nobody is known to have sent")
         if not found and self.read != self.sent:
             found.append("the order was not kept")
         if self.repeated_keys or self.repeated_pairs:
@@ -144,6 +147,8 @@ class Campaign:
         self.record = Record()
         self.kills = dict.fromkeys(VICTIMS, 0)
         self._lines: queue.Queue[str] = queue.Queue()
+        # Set by the sender that runs now, once it handles signals.
+        self._ready = threading.Event()
         self._service: Running = start(self.files["service"], *self._options)
         self._recorder = Recorder(self._service.port, self.record)
         self._owner = self._start_owner()
@@ -179,8 +184,10 @@ class Campaign:
         return victim
 
     def finish(self, seconds: float) -> Report:
+        # From here on the sender takes SIGTERM as a request to finish what it has begun.
+        assert self._ready.wait(TIMEOUT)
         self._sender.send_signal(signal.SIGTERM)
-        self._sender.wait(TIMEOUT)
+        assert self._sender.wait(TIMEOUT) == 0
         sent = _column(self.files["sender"], "SELECT body FROM sent WHERE accepted ORDER BY number")
         until(lambda: len(self._inbox()) >= len(sent), "the owner reads everything")
         self._owner.send_signal(signal.SIGTERM)
@@ -225,6 +232,7 @@ class Campaign:
 
     def _start_sender(self) -> subprocess.Popen[str]:
         options = ["--port", str(self._service.port), "--name", SERVICE_ID.decode(), "--sender-id", self._sender_id]
+        self._ready = threading.Event()
         return self._start("tests.examples.kill_sender", *options, "--database", str(self.files["sender"]))
 
     def _start(self, module: str, *options: str) -> subprocess.Popen[str]:
@@ -232,10 +240,15 @@ class Campaign:
             [sys.executable, "-m", module, *options], cwd=ROOT, stdout=subprocess.PIPE, text=True
         )
 
+        ready = self._ready
+
         def listen() -> None:
             assert process.stdout is not None
             for line in process.stdout:
-                self._lines.put(line)
+                if line == "ready\n":
+                    ready.set()
+                else:
+                    self._lines.put(line)
             process.stdout.close()
 
         threading.Thread(target=listen, daemon=True).start()

@@ -34,6 +34,7 @@ def main() -> None:
     options = parser.parse_args()
     stopping = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stopping.set())
+    print("ready", flush=True)
     database = sqlite3.connect(options.database, isolation_level=None)
     database.executescript(TABLES)
     database.execute("INSERT INTO key SELECT ? WHERE NOT EXISTS (SELECT 1 FROM key)", (SigningKey.generate().seed,))
