@@ -8,6 +8,8 @@ never key material.  This module knows nothing of the protocols; each package ad
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 __all__ = [
     "DecodeError",
     "KeyRejected",
@@ -21,6 +23,17 @@ __all__ = [
 
 class QSRatchetError(Exception):
     """The base of every error that this library raises on purpose."""
+
+    def __reduce__(self) -> tuple[Callable[..., QSRatchetError], tuple[object, ...]]:
+        """Errors travel between processes, and `args` alone would not make them again: constructors take numbers."""
+        return _restored, (type(self), self.args, self.__dict__)
+
+
+def _restored(kind: type[QSRatchetError], args: tuple[object, ...], attributes: dict[str, object]) -> QSRatchetError:
+    error = kind.__new__(kind)
+    error.args = args
+    error.__dict__.update(attributes)
+    return error
 
 
 class MisuseError(QSRatchetError):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -48,7 +48,8 @@ SUITES: Final = {
 DEFAULT_SUITE: Final = 0x0002
 
 
-def one_kem(ids: Iterable[int]) -> Kem | None:
+def one_kem(ids: Sequence[int]) -> Kem | None:
     """The KEM that all these suites share: one public key serves them all.  None if there is no such KEM."""
-    kems = {SUITES[id].kem.name: SUITES[id].kem for id in ids if id in SUITES}
-    return next(iter(kems.values())) if len(kems) == 1 else None
+    rows = [SUITES.get(id) for id in ids]
+    first = rows[0]
+    return first.kem if first is not None and all(row is not None and row.kem is first.kem for row in rows) else None

@@ -130,7 +130,6 @@ class Dequeuer(Sensitive):
         self._queue_id = checked_id("queue_id", queue_id)
         self._policy = policy
         self._generation = 0
-        self._acknowledge = 0
         return self, self.reset(suites=suites)
 
     def reset(self, *, suites: tuple[int, ...] | None = None) -> CreationRequest:
@@ -140,13 +139,11 @@ class Dequeuer(Sensitive):
         frames, and numbers start at 0 again.
         """
         chosen, kem = checked_suites(self._suites if suites is None else suites)
-        key = PrivateKey.generate(kem)
-        join_secret = os.urandom(KEY_SIZE)
+        key, join_secret = PrivateKey.generate(kem), os.urandom(KEY_SIZE)
         request = CreationRequest(self._service_id, self._queue_id, chosen, key.public(), join_secret)
-        self._suites = chosen
-        self._keys = {0: key}
-        self._join_secret = join_secret
+        self._suites, self._keys, self._join_secret = chosen, {0: key}, join_secret
         self._clear()
+        self._acknowledge = 0
         self._discarded = ()
         self._generation += 1
         return request
@@ -196,10 +193,8 @@ class Dequeuer(Sensitive):
 
     def describe(self) -> str:
         suite = f"0x{self._suite.id:04x}" if self.ready else "open"
-        return (
-            f"queue={self._queue_id.hex()} suite={suite} epoch={self._epoch} next={self._next} key={self.key_id} "
-            f"generation={self._generation}"
-        )
+        where = f"suite={suite} epoch={self._epoch} next={self._next} key={self.key_id}"
+        return f"queue={self._queue_id.hex()} {where} generation={self._generation}"
 
     # --- reading ---------------------------------------------------------------------------------
 
@@ -212,7 +207,7 @@ class Dequeuer(Sensitive):
             self._join_secret is not None
             or raw[:HEADER_SIZE] != HEADER.pack(VERSION, DATA, suite.id, epoch, seq)
             or len(raw) > FRAME_LIMIT
-            or seq - self._first >= EPOCH_CAP - 1
+            or seq >= min(self._first + EPOCH_CAP - 1, SEQ_LIMIT)
         ):
             return self._open(raw, aad)
         # The frame that is due, which is the case nearly always.
@@ -230,7 +225,7 @@ class Dequeuer(Sensitive):
             done = len(results)
             if self._join_secret is None:
                 seq = self._next
-                run = islice(raw, done, done + self._first + EPOCH_CAP - 1 - seq)
+                run = islice(raw, done, done + min(self._first + EPOCH_CAP - 1, SEQ_LIMIT) - seq)
                 messages, chain_key = open_run(self._suite, self._qctx, self._chain_key, self._epoch, seq, run, aad)
                 if messages:
                     results += messages
@@ -345,6 +340,8 @@ class Dequeuer(Sensitive):
         self = cls.__new__(cls)
         self._policy = policy
         self._generation = reader.u64()
+        if self._generation >= SEQ_LIMIT:
+            reader.fail(f"its generation is {self._generation}")
         self._service_id, self._queue_id = read_id(reader), read_id(reader)
         self._suites = read_suites(reader)
         kem = one_kem(self._suites)
@@ -353,7 +350,7 @@ class Dequeuer(Sensitive):
         count = reader.u8()
         self._keys = {reader.u32(): PrivateKey(kem, reader.take(SEED_SIZE)) for _ in range(count)}
         ids = list(self._keys)
-        if ids != ([ids[0], ids[0] + 1] if count == 2 else ids[:1]) or not ids:
+        if not 1 <= len(ids) == count <= 2 or ids[-1] - ids[0] != count - 1:
             reader.fail("its keys are not one or two in order")
         self._discarded = tuple(reader.u64() for _ in range(reader.u16()))
         self._load_chain(reader)
@@ -364,6 +361,8 @@ class Dequeuer(Sensitive):
     def _load_chain(self, reader: Reader) -> None:
         phase = reader.u8()
         if phase == _AWAITING:
+            if list(self._keys) != [0]:
+                reader.fail("its keys are not those of a queue whose INIT was not read yet")
             self._join_secret = reader.take(KEY_SIZE)
             self._clear()
             return
@@ -462,7 +461,7 @@ class Dequeuer(Sensitive):
         next_key, key_id = open_update(
             self._suite, self._qctx, chain_key, self._epoch, self._first, seq, frame, self._keys
         )
-        # The first update to a new key ends the old one: nothing to come is sealed to it (section 4.3).
+        # The first update to a new key ends the old one: nothing to come is sealed to it (section 4.4).
         self._keys = {id: key for id, key in self._keys.items() if id >= key_id}
         self._epoch += 1
         self._first = seq + 1

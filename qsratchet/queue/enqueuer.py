@@ -43,6 +43,7 @@ _DEFAULT_POLICY: Final = UpdatePolicy()
 #: marker, format, suite, epoch, first, next, generation, updated at, key id, qctx, chain key; the public key follows.
 _STATE: Final = struct.Struct(">4sBHIQQQQI32s32s")
 _CRC: Final = struct.Struct(">I")
+_MARKER: Final = Kind.ENQUEUER.value
 
 
 class Enqueuer(Sensitive):
@@ -226,7 +227,7 @@ class Enqueuer(Sensitive):
         """The state as bytes, for the transaction that stores the frames.  It holds the chain key: guard it."""
         state = (
             _STATE.pack(
-                b"QSRE",
+                _MARKER,
                 FORMAT,
                 self._suite.id,
                 self._epoch,
@@ -265,7 +266,7 @@ class Enqueuer(Sensitive):
         self._suite = known
         self._public_key = reader.take(known.kem.public_size)
         reader.end()
-        if not 1 <= self._first <= self._next < SEQ_LIMIT or self._next - self._first >= EPOCH_CAP:
+        if not 1 <= self._first <= self._next < SEQ_LIMIT > self._generation or self._next - self._first >= EPOCH_CAP:
             reader.fail("its numbers contradict each other")
         self._room, self._seconds = policy.room, policy.span
         self._size_of = padding.size_of

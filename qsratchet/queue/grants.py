@@ -141,7 +141,7 @@ class Grant(Sensitive):
             results.append(first)
             if isinstance(first, Message):
                 seq = first.seq + 1
-                run = islice(raw, len(results), len(results) + self.first_seq + EPOCH_CAP - 1 - seq)
+                run = islice(raw, len(results), len(results) + min(self.first_seq + EPOCH_CAP - 1, SEQ_LIMIT) - seq)
                 messages, key = open_run(self.suite, self.qctx, self._cursor[1], self.epoch, seq, run, aad)
                 results += messages
                 self._cursor = (seq + len(messages), key)

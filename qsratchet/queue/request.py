@@ -74,6 +74,8 @@ class CreationRequest(Sensitive):
     def __init__(
         self, service_id: bytes, queue_id: bytes, suites: tuple[int, ...], public_key: bytes, join_secret: bytes
     ) -> None:
+        if len(join_secret) != KEY_SIZE:
+            raise MisuseError(f"a join secret has {KEY_SIZE} bytes, not {len(join_secret)}")
         self.service_id = service_id
         self.queue_id = queue_id
         self.suites = suites

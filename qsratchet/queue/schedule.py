@@ -14,13 +14,12 @@ from typing import Final, NamedTuple
 from ..codec import Buffer, lv, u8, u16, u32, u64
 from ..crypto.kdf import KEY_SIZE, Kdf, same
 from ..crypto.kem import PrivateKey
-from ..crypto.suites import NONCE_SIZE, InvalidTag, Suite
+from ..crypto.suites import NONCE_SIZE, TAG_SIZE, InvalidTag, Suite
 from .frames import DATA, EPOCH_LIMIT, FRAME_LIMIT, HEADER, HEADER_SIZE, VERSION, Frame, FrameType, pack_header
 from .opened import NOTHING_MISSING, Message
 from .verdicts import HeadRejected, MalformedFrame, MissingKey, Tampered
 
 __all__ = [
-    "Injection",
     "confirm_init",
     "head_tag",
     "inject_init",
@@ -43,13 +42,6 @@ _BODY_START: Final = HEADER_SIZE + NONCE_SIZE
 _INIT_START: Final = HEADER_SIZE + 4 + CONFIRMATION_SIZE
 _LENGTH: Final = struct.Struct(">I")
 _UPDATE: Final = struct.Struct(f">II{CONFIRMATION_SIZE}s")
-
-
-class Injection(NamedTuple):
-    """What an INIT or an UPDATE gives: the frame, and the chain key that follows it."""
-
-    frame: bytes
-    chain_key: bytes
 
 
 def queue_context(suite: Suite, service_id: bytes, queue_id: bytes, suites: Iterable[int], public_key: bytes) -> bytes:
@@ -92,15 +84,15 @@ def _rotation_key(kdf: Kdf, chain_key: bytes, qctx: bytes, epoch: int, seq: int)
     return kdf.expand(chain_key, b"rotation", qctx + u32(epoch) + u64(seq))
 
 
-def inject_init(suite: Suite, qctx: bytes, public_key: bytes, join_secret: bytes) -> Injection:
-    """Make the INIT frame, number 0 of epoch 0 (section 5.2)."""
+def inject_init(suite: Suite, qctx: bytes, public_key: bytes, join_secret: bytes) -> tuple[bytes, bytes]:
+    """Make the INIT frame, number 0 of epoch 0; return it and the chain key of number 1 (section 5.2)."""
     kdf = suite.kdf
     fresh = os.urandom(KEY_SIZE)
     sealed = suite.kem.seal(public_key, _init_info(qctx, 0), fresh)
     chain_key = _chain_key(kdf, join_secret, fresh, qctx, 0, 1, sealed)
     header = pack_header(FrameType.INIT, suite.id, 0, 0)
     confirmation = _confirmation(kdf, chain_key, qctx, header, 0, 0, sealed)
-    return Injection(header + u32(0) + confirmation + sealed, chain_key)
+    return header + u32(0) + confirmation + sealed, chain_key
 
 
 def open_init(suite: Suite, qctx: bytes, key: PrivateKey, join_secret: bytes, frame: bytes) -> bytes:
@@ -120,16 +112,16 @@ def open_init(suite: Suite, qctx: bytes, key: PrivateKey, join_secret: bytes, fr
 
 def confirm_init(suite: Suite, qctx: bytes, chain_key: bytes, frame: bytes) -> None:
     """Check an INIT frame, all of it, against the chain key it leads to."""
-    header, key_id, sealed = frame[:HEADER_SIZE], frame[HEADER_SIZE : HEADER_SIZE + 4], frame[_INIT_START:]
-    expected = _confirmation(suite.kdf, chain_key, qctx, header, 0, 0, sealed)
-    if key_id != u32(0) or not same(expected, frame[HEADER_SIZE + 4 : _INIT_START]):
+    header = pack_header(FrameType.INIT, suite.id, 0, 0)
+    confirmation = _confirmation(suite.kdf, chain_key, qctx, header, 0, 0, frame[_INIT_START:])
+    if not same(header + u32(0) + confirmation, frame[:_INIT_START]):
         raise Tampered(0)
 
 
 def inject_update(
     suite: Suite, qctx: bytes, chain_key: bytes, epoch: int, first: int, seq: int, public_key: bytes, key_id: int
-) -> Injection:
-    """Make the UPDATE frame that ends `epoch`, which began at `first` (section 5.4)."""
+) -> tuple[bytes, bytes]:
+    """Make the UPDATE frame that ends `epoch`, begun at `first`; return it and the next chain key (section 5.4)."""
     kdf = suite.kdf
     fresh = os.urandom(KEY_SIZE)
     ended = seq - first + 1
@@ -140,7 +132,7 @@ def inject_update(
     confirmation = _confirmation(kdf, next_key, qctx, header, key_id, ended, sealed)
     body = _UPDATE.pack(key_id, ended, confirmation) + sealed
     message_key, _ = kdf.step(chain_key)
-    return Injection(seal_body(suite, qctx, message_key, header, body, b""), next_key)
+    return seal_body(suite, qctx, message_key, header, body, b""), next_key
 
 
 class UpdateBody(NamedTuple):
@@ -220,10 +212,12 @@ def open_body(suite: Suite, qctx: bytes, message_key: bytes, frame: bytes, seq: 
         return suite.aead(message_key).decrypt(
             frame[HEADER_SIZE:_BODY_START], frame[_BODY_START:], qctx + frame[:HEADER_SIZE] + aad
         )
-    except InvalidTag:
-        raise Tampered(seq) from None
-    except ValueError:
-        raise MalformedFrame(f"frame {seq} is cut short to {len(frame)} bytes: fetch it again") from None
+    except (InvalidTag, ValueError):
+        # The verdict is raised outside the handler: here its context would keep the message key alive.
+        pass
+    if len(frame) < _BODY_START + TAG_SIZE:
+        raise MalformedFrame(f"frame {seq} is cut short to {len(frame)} bytes: fetch it again")
+    raise Tampered(seq)
 
 
 def pad(message: bytes, size_of: Callable[[int], int]) -> bytes:

@@ -19,7 +19,7 @@ from ..errors import MisuseError, StateError
 
 __all__ = ["Blob", "QueueRecord", "Usage"]
 
-#: The seed's blobs: ratchet keys are 0, post-quantum keys are 1, profile and preferences are 2.
+#: Ratchet keys are 0, post-quantum keys are 1, profile and preferences are 2.
 LAST_PRIORITY: Final = 2
 QUEUE_ID_MAX: Final = 255
 BLOB_SIZE_MAX: Final = 0xFFFFFFFF

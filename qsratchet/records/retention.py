@@ -134,7 +134,7 @@ def evict(records: Iterable[QueueRecord], bytes_to_free: int) -> Eviction:
         needed = bytes_to_free
         for shelf in shelves:
             shelf.trim(needed)
-            needed = max(needed - shelf.held, 0)
+            needed -= shelf.held
     freed = sum(shelf.held for shelf in shelves)
     decisions = [decision for shelf in shelves for decision in shelf.decisions()]
     return Eviction(decisions=tuple(decisions), bytes_freed=freed, enough=freed >= bytes_to_free)

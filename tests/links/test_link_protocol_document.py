@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -11,10 +12,8 @@ from qsratchet.links import BLOB_SIZES, BlobFault, LinkFault, LinkKind, Priority
 from qsratchet.links.server import MAX_HOSTS
 from qsratchet.links.text import MAX_LINK_TEXT
 
-DOCS = Path(__file__).parents[2] / "docs"
-#: The section is written as a page of its own and becomes part of the protocol document.
-TEXT = "".join(path.read_text(encoding="utf-8") for path in sorted(DOCS.glob("protocol*.md")))
-SECTION = TEXT[TEXT.index("## Short links") :]
+TEXT = (Path(__file__).parents[2] / "docs" / "protocol.md").read_text()
+SECTION = re.split(r"^## ", TEXT[TEXT.index("## 10. Short links") :], flags=re.MULTILINE)[1]
 
 
 @pytest.mark.parametrize("kind", LinkKind)

@@ -270,7 +270,7 @@ def test_a_frame_cut_short_anywhere_is_refused() -> None:
     [frame] = pair.send(b"message")
     for length in range(len(frame)):
         verdict = refused(pair.owner, frame[:length])
-        assert isinstance(verdict, MalformedFrame if length < 24 else Tampered)
+        assert isinstance(verdict, MalformedFrame if length < 44 else Tampered)
     assert isinstance(refused(pair.owner, frame + bytes(FRAME_LIMIT)), MalformedFrame)
     assert pair.owner.open(frame) == Message(1, 0, b"message")
 
@@ -468,6 +468,7 @@ def test_a_reset_begins_a_new_queue_and_the_old_frames_are_dead() -> None:
     generation = pair.owner.generation
     request = pair.owner.reset()
     assert pair.owner.generation > generation
+    assert pair.owner.acknowledge == 0
     assert request.join_secret != pair.request.join_secret
     assert isinstance(refused(pair.owner, old[0]), Tampered)
     assert isinstance(refused(pair.owner, old[1]), Gap)

@@ -219,6 +219,12 @@ def test_a_queue_ends_before_its_numbers_or_epochs_overflow() -> None:
         pair.service.update(now=0)
 
 
+def test_a_request_without_a_whole_join_secret_cannot_be_made() -> None:
+    _, request = Dequeuer.create(b"s", b"q")
+    with pytest.raises(MisuseError, match="join secret"):
+        CreationRequest(b"s", b"q", (2,), request.public_key, b"short")
+
+
 @pytest.mark.parametrize("size", [15, 65])
 def test_a_nonce_for_a_head_has_sixteen_to_sixty_four_bytes(size: int) -> None:
     with pytest.raises(MisuseError, match="16 to 64"):

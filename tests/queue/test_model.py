@@ -58,7 +58,7 @@ class QueueModel(RuleBasedStateMachine):
         self.service_disk = self.service.dump()
         self.owner_disk = self.owner.dump()
         self.service_backups: list[bytes] = []
-        self.owner_backups: list[tuple[bytes, int]] = []
+        self.owner_backups: list[tuple[bytes, list[tuple[int, bytes]]]] = []
         self.read: list[tuple[int, bytes]] = []
         self.read_on_disk: list[tuple[int, bytes]] = []
         self.lost: set[int] = set()
@@ -248,14 +248,14 @@ class QueueModel(RuleBasedStateMachine):
     @rule()
     def owner_takes_a_backup(self) -> None:
         self.owner_persists_and_acknowledges()
-        self.owner_backups.append((self.owner_disk, len(self.read)))
+        self.owner_backups.append((self.owner_disk, list(self.read)))
 
     @precondition(lambda self: self.owner_backups)
     @rule(data=st.data())
     def owner_is_restored_from_a_backup(self, data: st.DataObject) -> None:
-        self.owner_disk, length = data.draw(st.sampled_from(self.owner_backups))
+        self.owner_disk, read = data.draw(st.sampled_from(self.owner_backups))
         self.owner = Dequeuer.load(self.owner_disk, policy=self.policy)
-        self.read = self.read[:length]
+        self.read = list(read)
         self.read_on_disk = list(self.read)
         self.rewound = True
 

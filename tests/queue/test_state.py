@@ -15,6 +15,7 @@ from qsratchet import (
     DecodeError,
     Dequeuer,
     Enqueuer,
+    FrameRejected,
     Grant,
     KeyOffer,
     Message,
@@ -154,6 +155,9 @@ def test_the_shape_of_the_next_test_is_right() -> None:
         dequeuer(keys=(0, 0)),
         dequeuer(keys=(0, 1, 2)),
         dequeuer(phase=3),
+        dequeuer(phase=1, keys=(1,)),
+        dequeuer(phase=1, keys=(0, 1)),
+        dequeuer(suites=(1, 0x7777), suite=0x7777),
         dequeuer(suite=2),
         dequeuer(first=0),
         dequeuer(first=2),
@@ -231,6 +235,25 @@ def test_objects_with_secrets_are_neither_pickled_copied_hashed_nor_printed() ->
     )
     assert "join_secret=no" in repr(pair.owner.owner_keys())
     assert repr(pair.owner.offer_key()) == "<KeyOffer key_id=1 suite=0x0001>"
+
+
+def test_errors_survive_the_way_to_another_process() -> None:
+    pair = Pair()
+    pair.send(b"1", b"2")
+    verdicts = pair.owner.open_many([pair.frames[2].data, b"", pair.frames[0].data])
+    for verdict in verdicts:
+        assert isinstance(verdict, FrameRejected)
+        for again in (pickle.loads(pickle.dumps(verdict)), copy.copy(verdict)):
+            assert type(again) is type(verdict)
+            assert (str(again), vars(again)) == (str(verdict), vars(verdict))
+
+
+def test_a_verdict_keeps_no_key_alive() -> None:
+    pair = Pair()
+    [frame] = pair.send(b"1")
+    [verdict] = pair.owner.open_many([frame[:-1] + bytes([frame[-1] ^ 1])])
+    assert isinstance(verdict, FrameRejected)
+    assert (verdict.__traceback__, verdict.__context__, verdict.__cause__) == (None, None, None)
 
 
 def test_the_codec_refuses_what_does_not_fit() -> None:

@@ -70,6 +70,13 @@ def rule_of(decision: Decision | None) -> Rule | None:
         (record(usage=Usage.CONTACT), UPSTREAM_2025, 1095, Rule.OWNER_ABSENT),
         (record(secured=True, suspended=True), DEFAULT_POLICY, 21, Rule.SUSPENDED),
         (record(usage=Usage.CONTACT, suspended=True), DEFAULT_POLICY, 21, Rule.SUSPENDED),
+        # A message that came with a later date than the owner's last visit does not keep a suspended address.
+        (
+            record(usage=Usage.CONTACT, suspended=True, updated_on=LAST_USE + timedelta(days=5)),
+            DEFAULT_POLICY,
+            21,
+            Rule.SUSPENDED,
+        ),
         (record(usage=Usage.CONTACT, suspended=True), UPSTREAM_2025, 1095, Rule.OWNER_ABSENT),
         (record(suspended=True), UPSTREAM_2025, 90, Rule.UNSECURED),
     ],
