@@ -40,6 +40,7 @@ class Kind(Enum):
     LINK_OWNER = b"QSRL"
     LINK_OPENING = b"QSRJ"
     LINK_VERSIONS = b"QSRV"
+    CONNECTION = b"QSRN"
 
     @property
     def title(self) -> str:
