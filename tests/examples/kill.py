@@ -1,6 +1,7 @@
 """Kill the service, the owner and the sender at random moments, again and again, and compare what came of it.
 
-    python -m tests.examples.kill --rounds 200
+    python -m tests.examples.kill --rounds 200            (a service, an owner, a sender)
+    python -m tests.examples.kill --rounds 200 --agents   (two services, two agents who move their queues)
 
 A sender sends as fast as it can, an owner reads and renews its key; both and the service have a file each.  A
 recorder stands between owner and service and keeps every frame that ever left the service.
@@ -25,7 +26,7 @@ from pathlib import Path
 from examples.queuing_service.client import TcpExchange
 from examples.queuing_service.protocol import Fetched, Refusal, decode_answer
 from qsratchet import header_of
-from qsratchet.codec import u32
+from qsratchet.codec import Reader, u32
 
 from .processes import ROOT, SERVICE_ID, TIMEOUT, Running, integrity, start, until
 
@@ -34,13 +35,24 @@ VICTIMS = ("service", "owner", "sender")
 
 @dataclass(slots=True)
 class Record:
-    """Every frame that left the service or was in its file, by the key it is sealed under: its epoch and its number."""
+    """Every frame that left a service or was in its file, by the key it is sealed under: queue, epoch and number."""
 
-    frames: dict[tuple[int, int], set[bytes]] = field(default_factory=dict)
+    frames: dict[tuple[bytes, int, int], set[bytes]] = field(default_factory=dict)
 
-    def add(self, frame: bytes) -> None:
+    def add(self, queue_id: bytes, frame: bytes) -> None:
         header = header_of(frame)
-        self.frames.setdefault((header.epoch, header.seq), set()).add(frame)
+        self.frames.setdefault((queue_id, header.epoch, header.seq), set()).add(frame)
+
+    def add_stored(self, database: Path) -> None:
+        """What is in a service's file now."""
+        connection = sqlite3.connect(database, timeout=TIMEOUT)
+        for queue_id, frame in connection.execute("SELECT queue_id, data FROM frames JOIN queues ON id = queue"):
+            self.add(queue_id, frame)
+        connection.close()
+
+    @property
+    def count(self) -> int:
+        return sum(map(len, self.frames.values()))
 
     @property
     def repeated_keys(self) -> int:
@@ -90,7 +102,7 @@ class Report:
 
 
 class Recorder:
-    """Passes bytes between owner and service, and keeps the frames of every whole answer."""
+    """Passes bytes between the owner of queues and a service, and keeps the frames of every whole answer."""
 
     def __init__(self, port: int, record: Record) -> None:
         self._upstream = port
@@ -121,21 +133,22 @@ class Recorder:
                     if len(request) < int.from_bytes(size, "big"):
                         return  # The owner was killed while it wrote.
                     answer = upstream(request)
-                    self._keep(answer)
+                    self._keep(request, answer)
                     client.sendall(u32(len(answer)) + answer)
             except OSError:
                 pass  # One of the two was killed: the other one notices.
             finally:
                 upstream.close()
 
-    def _keep(self, answer: bytes) -> None:
+    def _keep(self, request: bytes, answer: bytes) -> None:
         try:
             decoded = decode_answer(answer)
         except Refusal:
             return
         if isinstance(decoded, Fetched):
+            target = Reader(request[2:], "request").lv()
             for frame in decoded.frames:
-                self._record.add(frame)
+                self._record.add(target, frame)
 
 
 class Campaign:
@@ -171,7 +184,7 @@ class Campaign:
             case "service":
                 self._service.kill()
                 self._check(victim)
-                self._keep_stored()
+                self.record.add_stored(self.files["service"])
                 self._service = start(self.files["service"], *self._options, port=self._service.port)
             case "owner":
                 _kill(self._owner)
@@ -192,14 +205,14 @@ class Campaign:
         until(lambda: len(self._inbox()) >= len(sent), "the owner reads everything")
         self._owner.send_signal(signal.SIGTERM)
         self._owner.wait(TIMEOUT)
-        self._keep_stored()
+        self.record.add_stored(self.files["service"])
         self._service.stop()
         self._recorder.close()
         return Report(
             kills=self.kills,
             sent=sent,
             read=self._inbox(),
-            frames=sum(map(len, self.record.frames.values())),
+            frames=self.record.count,
             repeated_keys=self.record.repeated_keys,
             repeated_pairs=self.record.repeated_pairs,
             integrity={name: integrity(path) for name, path in self.files.items()},
@@ -219,10 +232,6 @@ class Campaign:
         verdict = integrity(self.files[name])
         if verdict != "ok":
             raise AssertionError(f"{name} after a kill: {verdict}")
-
-    def _keep_stored(self) -> None:
-        for frame in _column(self.files["service"], "SELECT data FROM frames"):
-            self.record.add(frame)
 
     def _start_owner(self) -> subprocess.Popen[str]:
         service = f"127.0.0.1:{self._recorder.port}"
@@ -291,8 +300,13 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--rounds", type=int, default=200)
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1 << 32))
+    parser.add_argument("--agents", action="store_true", help="two services and two agents")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as directory:
+        if options.agents:
+            from .kill_agents import main as agents_main
+
+            return agents_main(Path(directory), options.rounds, options.seed)
         report = campaign(Path(directory), options.rounds, options.seed, progress=True)
     print(f"\nseed {options.seed}, {report.seconds:.0f} s, kills: {report.kills}", file=sys.stderr)
     print(f"{len(report.sent)} messages accepted, {len(report.read)} read, {report.frames} frames recorded")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from . import kill_agents
 from .kill import campaign
 
 
@@ -14,3 +15,11 @@ def test_killing_loses_nothing_doubles_nothing_and_repeats_no_key(tmp_path: Path
     assert all(report.kills.values())
     assert len(report.sent) > 15
     assert report.frames > len(report.sent)
+
+
+def test_killing_agents_and_servers_while_queues_move_loses_and_doubles_nothing(tmp_path: Path) -> None:
+    report = kill_agents.campaign(tmp_path, rounds=12, seed=3)
+    assert report.faults == []
+    assert sum(report.kills.values()) == 12
+    assert min(report.submitted.values()) > 10
+    assert report.rotations > 0

@@ -30,3 +30,11 @@ def test_the_owner_example_reads_renews_its_key_and_recovers_from_a_service_that
     lines = run("examples.owner").splitlines()
     assert any(line.startswith("RolledBack: ") for line in lines)
     assert lines[-1] == "inbox: [b'first', b'second', b'third', b'after the reset']"
+
+
+def test_the_agents_meet_chat_and_move_a_queue_with_every_message_once_and_in_order() -> None:
+    lines = run("examples.agents").splitlines()
+    assert lines[-1] == "moved: True; every message once and in order: True"
+    phases = [line.split("receiving: ")[1] for line in lines if "receiving: " in line]
+    assert phases[:5] == ["CREATING", "OFFERED", "SECURING", "READY", "SWITCHING"]
+    assert phases[-2:] == ["DELETING", "IDLE"]
