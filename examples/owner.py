@@ -10,6 +10,7 @@ until it is stopped; it may be killed at any moment and started again.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import shutil
 import signal
@@ -207,8 +208,8 @@ class Owner:
 # --- the program ---------------------------------------------------------------------------------
 
 
-def follow(owner: Owner, *, offer_every: int, stopping: threading.Event) -> None:
-    """Read until told to stop.  A service that is away is waited for; a queue that is lost begins anew."""
+def follow(owner: Owner, *, offer_every: int, reset: bool, stopping: threading.Event) -> None:
+    """Read until told to stop.  A service that is away is waited for; a lost queue begins anew if `reset` says so."""
     turns, connected = 0, False
     while not stopping.is_set():
         try:
@@ -226,8 +227,12 @@ def follow(owner: Owner, *, offer_every: int, stopping: threading.Event) -> None
             if not read.opened:
                 stopping.wait(0.01)
         except ChainLost as verdict:
-            print(f"lost: {verdict}; the queue begins anew", flush=True)
-            owner.reset()
+            print(f"lost: {verdict}", flush=True)
+            if not reset:
+                raise
+            connected = False  # The reset is persisted first, and sent again until it is confirmed.
+            with contextlib.suppress(OSError, Refusal):
+                owner.reset()
         except Refusal as refusal:
             if refusal.fault not in (Fault.BUSY, Fault.FULL, Fault.FAILED):
                 raise
@@ -302,6 +307,7 @@ def main() -> None:
     parser.add_argument("--name", default="service.example", help="the service's id")
     parser.add_argument("--database", type=Path, help="the owner's SQLite file; made if it is not there")
     parser.add_argument("--offer-every", type=int, default=20, help="renew the key after so many reads; 0: never")
+    parser.add_argument("--reset", action="store_true", help="begin the queue anew when its chain is lost")
     options = parser.parse_args()
     if options.service is None or options.database is None:
         with tempfile.TemporaryDirectory() as directory:
@@ -312,8 +318,12 @@ def main() -> None:
         signal.signal(number, lambda *_: stopping.set())
     host, _, port = options.service.rpartition(":")
     owner = Owner(options.database, TcpExchange(host, int(port)), options.name.encode())
-    follow(owner, offer_every=options.offer_every, stopping=stopping)
-    owner.close()
+    try:
+        follow(owner, offer_every=options.offer_every, reset=options.reset, stopping=stopping)
+    except ChainLost:
+        sys.exit("what is in the queue cannot be read; start again with --reset to give it up and begin anew")
+    finally:
+        owner.close()
 
 
 if __name__ == "__main__":

@@ -149,12 +149,12 @@ class Storage:
         except sqlite3.Error as error:
             if self.database.in_transaction:
                 self.database.execute("ROLLBACK")
-            if len(requests) > 1:
+            code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+            if code != sqlite3.SQLITE_BUSY and len(requests) > 1:
                 # One request may have filled the disk: the others get a transaction each.
                 return [answer for request in requests for answer in self.answer_all([request], now)]
-            code = getattr(error, "sqlite_errorcode", 0) & 0xFF
-            log.warning("%s: %s", requests[0].describe(), error)
-            return [{sqlite3.SQLITE_FULL: _FULL, sqlite3.SQLITE_BUSY: _BUSY}.get(code, _FAILED)]
+            log.warning("%s and %d more: %s", requests[0].describe(), len(requests) - 1, error)
+            return [{sqlite3.SQLITE_FULL: _FULL, sqlite3.SQLITE_BUSY: _BUSY}.get(code, _FAILED)] * len(requests)
         except BaseException:
             if self.database.in_transaction:
                 self.database.execute("ROLLBACK")

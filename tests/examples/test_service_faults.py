@@ -6,6 +6,8 @@ import os
 import shutil
 import socket
 import sqlite3
+import subprocess
+import sys
 import threading
 from datetime import date
 from pathlib import Path
@@ -29,7 +31,7 @@ from qsratchet import EpochGap, Fork, RejectedError, RolledBack
 from qsratchet.codec import u32
 from qsratchet.crypto.signing import SigningKey
 
-from .processes import SERVICE_ID, Pair, Running, integrity, now, raw_socket, running, signed, start, until
+from .processes import ROOT, SERVICE_ID, Pair, Running, integrity, now, raw_socket, running, signed, start, until
 
 
 def receive(connection: socket.socket) -> Answer | Refusal:
@@ -69,9 +71,14 @@ def test_a_locked_database_is_reported_as_busy_and_nothing_happens(tmp_path: Pat
         pair = Pair(service)
         other = sqlite3.connect(service.database, isolation_level=None)
         other.execute("BEGIN IMMEDIATE")
-        with pytest.raises(Refusal) as raised:
-            pair.send(b"refused")
-        assert raised.value.fault is Fault.BUSY
+        with raw_socket(service.port) as connection:
+            for number in range(20):
+                operation = Enqueue(message_id=os.urandom(16), message=b"refused")
+                request = signed(pair.sender_key, pair.sender_id, operation, number=now() + number)
+                connection.sendall(u32(len(request)) + request)
+            answers = [receive(connection) for _ in range(20)]
+        assert {answer.fault for answer in answers if isinstance(answer, Refusal)} == {Fault.BUSY}
+        assert not any(isinstance(answer, Accepted) for answer in answers)
         other.execute("ROLLBACK")
         pair.send(b"taken")
         assert pair.read() == [b"taken"]
@@ -93,6 +100,50 @@ def test_a_half_written_request_costs_its_sender_the_connection_and_nobody_else(
         assert "TimeoutError" in service.log()
         pair.send(b"whole")
         assert pair.read() == [b"whole"]
+
+
+def test_a_half_written_request_over_http_is_refused_and_nobody_else_notices(tmp_path: Path) -> None:
+    pytest.importorskip("uvicorn", reason="the extra `http` is not installed")
+    with running(tmp_path / "service.db", "--http", "--patience", "0.2") as service:
+        pair = Pair(service)
+        with raw_socket(service.port) as slow, raw_socket(service.port) as gone:
+            head = b"POST /requests HTTP/1.1\r\nHost: localhost\r\nContent-Length: 200\r\n\r\n"
+            slow.sendall(head + bytes(50))
+            gone.sendall(head + bytes(50))
+            gone.close()
+            assert slow.recv(12, socket.MSG_WAITALL) == b"HTTP/1.1 400"
+        pair.send(b"whole")
+        assert pair.read() == [b"whole"]
+
+
+def test_an_owner_program_that_finds_a_fork_stops_unless_it_may_reset(tmp_path: Path) -> None:
+    restored = Restored(tmp_path)
+    restored.backup(tmp_path / "backup")
+    restored.send(b"forgotten")
+    restored.owner.read()
+    restored.restore(tmp_path / "backup")
+    restored.owner.close()
+    command = [sys.executable, "-m", "examples.owner", "--database", str(restored.owner_file)]
+    command += ["--service", f"127.0.0.1:{restored.service.port}"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=30)
+    assert done.returncode == 1
+    assert "lost: RolledBack" in done.stdout
+    assert "--reset" in done.stderr
+    following = subprocess.Popen([*command, "--reset"], cwd=ROOT, stdout=subprocess.PIPE, text=True)
+    restored.owner = restored.open_owner()
+    assert following.stdout is not None
+    lines = iter(following.stdout.readline, "")
+    assert next(line for line in lines if line.startswith("lost: RolledBack"))
+    # The reset is pending in the owner's file from before that line until the service has confirmed it.
+    until(lambda: restored.resets == 1, "the queue begins anew")
+    restored.send(b"after the reset")
+    assert next(line for line in lines if line.startswith("message "))
+    following.terminate()
+    assert following.wait(30) == 0
+    following.stdout.close()
+    assert restored.open_owner().inbox == [b"before", b"forgotten", b"after the reset"]
+    restored.owner.close()
+    restored.service.kill()
 
 
 def test_a_length_that_nobody_could_store_ends_the_connection(tmp_path: Path) -> None:
@@ -247,6 +298,14 @@ class Restored:
         client = self.service.client(self.sender)
         for body in bodies:
             client.enqueue(self.owner.sender_id, os.urandom(16), body)
+
+    @property
+    def resets(self) -> int:
+        """How often the service began the queue anew: each time it gets a new row."""
+        connection = sqlite3.connect(self.database)
+        (last,) = connection.execute("SELECT max(id) FROM queues").fetchone()
+        connection.close()
+        return int(last) - 1
 
     def backup(self, target: Path) -> None:
         """As an operator does it, while the service runs."""
