@@ -173,7 +173,10 @@ class Campaign:
     def round(self) -> str:
         """Wait until a few messages went through, then kill somebody in the midst of it."""
         victim = self.random.choice(VICTIMS)
-        for _ in range(self.random.randint(1, 10)):
+        # Lines of before the last kill do not count: all three are to be at work when one of them dies.
+        while not self._lines.empty():
+            self._lines.get()
+        for _ in range(self.random.randint(1, 20)):
             self._wait_for("")
         # The processes go on meanwhile; a random part of a message's way later one of them is dead.
         end = time.perf_counter() + self.random.uniform(0, 0.02)

@@ -80,7 +80,10 @@ class Campaign:
 
     def round(self) -> str:
         victim = self.random.choice((*SERVICES, *AGENTS))
-        for _ in range(self.random.randint(1, 12)):
+        # Lines of before the last kill do not count: a rotation has to get somewhere between two of them.
+        while not self._lines.empty():
+            self._lines.get()
+        for _ in range(self.random.randint(1, 40)):
             self._lines.get(timeout=TIMEOUT)
         end = time.perf_counter() + self.random.uniform(0, 0.02)
         while time.perf_counter() < end:

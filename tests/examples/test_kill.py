@@ -22,4 +22,4 @@ def test_killing_agents_and_servers_while_queues_move_loses_and_doubles_nothing(
     assert report.faults == []
     assert sum(report.kills.values()) == 12
     assert min(report.submitted.values()) > 10
-    assert report.rotations > 0
+    assert report.rotations > 1
