@@ -27,7 +27,7 @@ from examples.queuing_service.protocol import (
     encode_answer,
 )
 from examples.queuing_service.storage import Conflict, Storage
-from qsratchet import EpochGap, Fork, RejectedError, RolledBack
+from qsratchet import Enqueuer, EpochGap, Fork, RejectedError, RolledBack
 from qsratchet.codec import u32
 from qsratchet.crypto.signing import SigningKey
 
@@ -82,6 +82,26 @@ def test_a_locked_database_is_reported_as_busy_and_nothing_happens(tmp_path: Pat
         other.execute("ROLLBACK")
         pair.send(b"taken")
         assert pair.read() == [b"taken"]
+
+
+def test_a_stopped_service_has_neither_old_keys_nor_acknowledged_frames_on_its_disk(tmp_path: Path) -> None:
+    with running(tmp_path / "service.db") as service:
+        pair = Pair(service)
+        pair.send(*[b"%d" % number * 500 for number in range(20)])
+        connection = sqlite3.connect(service.database)
+        (state,) = connection.execute("SELECT state FROM queues").fetchone()
+        frames = [frame for (frame,) in connection.execute("SELECT data FROM frames ORDER BY seq")]
+        connection.close()
+        old_key = Enqueuer.load(state)._chain_key
+        beside = service.database.with_name("service.db-wal").read_bytes()
+        assert old_key in beside
+        assert frames[5][-200:] in beside
+        pair.send(b"the last")
+        assert len(pair.read()) == 21
+        service.stop()
+    (left,) = [path.read_bytes() for path in tmp_path.iterdir() if path.name.startswith("service.db")]
+    assert old_key not in left
+    assert not any(frame[-200:] in left for frame in frames)
 
 
 # --- slow and broken clients ---------------------------------------------------------------------
