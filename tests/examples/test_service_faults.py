@@ -9,6 +9,7 @@ import sqlite3
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
 from datetime import date
 from pathlib import Path
 
@@ -134,36 +135,6 @@ def test_a_half_written_request_over_http_is_refused_and_nobody_else_notices(tmp
             assert slow.recv(12, socket.MSG_WAITALL) == b"HTTP/1.1 400"
         pair.send(b"whole")
         assert pair.read() == [b"whole"]
-
-
-def test_an_owner_program_that_finds_a_fork_stops_unless_it_may_reset(tmp_path: Path) -> None:
-    restored = Restored(tmp_path)
-    restored.backup(tmp_path / "backup")
-    restored.send(b"forgotten")
-    restored.owner.read()
-    restored.restore(tmp_path / "backup")
-    restored.owner.close()
-    command = [sys.executable, "-m", "examples.owner", "--database", str(restored.owner_file)]
-    command += ["--service", f"127.0.0.1:{restored.service.port}"]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=30)
-    assert done.returncode == 1
-    assert "lost: RolledBack" in done.stdout
-    assert "--reset" in done.stderr
-    following = subprocess.Popen([*command, "--reset"], cwd=ROOT, stdout=subprocess.PIPE, text=True)
-    restored.owner = restored.open_owner()
-    assert following.stdout is not None
-    lines = iter(following.stdout.readline, "")
-    assert next(line for line in lines if line.startswith("lost: RolledBack"))
-    # The reset is pending in the owner's file from before that line until the service has confirmed it.
-    until(lambda: restored.resets == 1, "the queue begins anew")
-    restored.send(b"after the reset")
-    assert next(line for line in lines if line.startswith("message "))
-    following.terminate()
-    assert following.wait(30) == 0
-    following.stdout.close()
-    assert restored.open_owner().inbox == [b"before", b"forgotten", b"after the reset"]
-    restored.owner.close()
-    restored.service.kill()
 
 
 def test_a_length_that_nobody_could_store_ends_the_connection(tmp_path: Path) -> None:
@@ -353,12 +324,21 @@ class Restored:
         self.send(b"after the reset")
         assert [message.body for message in self.owner.read().messages] == [b"after the reset"]
         assert len(self.owner.check_head()) == 0
+
+    def close(self) -> None:
         self.owner.close()
-        self.service.kill()
+        if self.service.process.poll() is None:
+            self.service.kill()
 
 
-def test_a_service_restored_from_a_backup_is_found_out_by_its_head(tmp_path: Path) -> None:
-    restored = Restored(tmp_path)
+@pytest.fixture
+def restored(tmp_path: Path) -> Iterator[Restored]:
+    made = Restored(tmp_path)
+    yield made
+    made.close()
+
+
+def test_a_service_restored_from_a_backup_is_found_out_by_its_head(restored: Restored, tmp_path: Path) -> None:
     restored.backup(tmp_path / "backup")
     restored.send(b"forgotten")
     restored.owner.read()
@@ -367,8 +347,7 @@ def test_a_service_restored_from_a_backup_is_found_out_by_its_head(tmp_path: Pat
     restored.go_on()
 
 
-def test_a_restored_service_that_went_on_is_found_out_as_a_fork(tmp_path: Path) -> None:
-    restored = Restored(tmp_path)
+def test_a_restored_service_that_went_on_is_found_out_as_a_fork(restored: Restored, tmp_path: Path) -> None:
     restored.backup(tmp_path / "backup")
     restored.send(b"forgotten")
     restored.owner.read()
@@ -379,8 +358,7 @@ def test_a_restored_service_that_went_on_is_found_out_as_a_fork(tmp_path: Path) 
     restored.go_on()
 
 
-def test_a_restored_owner_is_told_what_is_missing(tmp_path: Path) -> None:
-    restored = Restored(tmp_path)
+def test_a_restored_owner_is_told_what_is_missing(restored: Restored, tmp_path: Path) -> None:
     restored.owner.close()
     shutil.copy(restored.owner_file, tmp_path / "backup")
     restored.owner = restored.open_owner()
@@ -394,6 +372,33 @@ def test_a_restored_owner_is_told_what_is_missing(tmp_path: Path) -> None:
     restored.owner = restored.open_owner()
     assert isinstance(restored.verdict(), EpochGap)
     restored.go_on()
+
+
+def test_an_owner_program_that_finds_a_fork_stops_unless_it_may_reset(restored: Restored, tmp_path: Path) -> None:
+    restored.backup(tmp_path / "backup")
+    restored.send(b"forgotten")
+    restored.owner.read()
+    restored.restore(tmp_path / "backup")
+    restored.owner.close()
+    command = [sys.executable, "-m", "examples.owner", "--database", str(restored.owner_file)]
+    command += ["--service", f"127.0.0.1:{restored.service.port}"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=30)
+    assert done.returncode == 1
+    assert "lost: RolledBack" in done.stdout
+    assert "--reset" in done.stderr
+    following = subprocess.Popen([*command, "--reset"], cwd=ROOT, stdout=subprocess.PIPE, text=True)
+    restored.owner = restored.open_owner()
+    assert following.stdout is not None
+    lines = iter(following.stdout.readline, "")
+    assert next(line for line in lines if line.startswith("lost: RolledBack"))
+    # The reset is pending in the owner's file from before that line until the service has confirmed it.
+    until(lambda: restored.resets == 1, "the queue begins anew")
+    restored.send(b"after the reset")
+    assert next(line for line in lines if line.startswith("message "))
+    following.terminate()
+    assert following.wait(30) == 0
+    following.stdout.close()
+    assert restored.open_owner().inbox == [b"before", b"forgotten", b"after the reset"]
 
 
 def test_an_answer_has_a_bounded_text() -> None:

@@ -152,6 +152,14 @@ def test_numbers_of_callers_who_have_nothing_here_are_forgotten_when_the_clock_r
     assert storage.database.execute(count).fetchone() == (1,)
 
 
+def test_a_sweep_empties_the_log_and_so_the_old_keys_in_it(storage: Storage, tmp_path: Path) -> None:
+    Queue(storage, START).send(b"sealed")
+    log = tmp_path / "service.db-wal"
+    assert log.stat().st_size > 0
+    storage.sweep(START)
+    assert log.stat().st_size == 0
+
+
 def test_only_a_day_is_stored_of_when_something_happened(storage: Storage) -> None:
     queue = Queue(storage, START)
     queue.send(b"now")
