@@ -40,11 +40,13 @@ def stolen_from_service(state: bytes, frames: list[Frame]) -> set[int]:
         suite=service.suite,
         service_id=b"?",
         queue_id=b"?",
-        qctx=service._qctx,
+        suites=(service.suite.id,),
+        key_hash=bytes(32),
         epoch=service.epoch,
         first_seq=service.next_seq,
         chain_key=service._chain_key,
     )
+    grant.qctx = service._qctx  # The state has the context itself, and not what it is made of.
     results = grant.open_many([frame.data for frame in frames])
     return {result.seq for result in results if isinstance(result, Message)}
 

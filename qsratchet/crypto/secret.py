@@ -24,6 +24,9 @@ class Sensitive:
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.describe()}".rstrip() + ">"
 
+    def __getstate__(self) -> NoReturn:
+        self.__reduce_ex__(0)
+
     def __reduce_ex__(self, protocol: SupportsIndex) -> NoReturn:
         raise TypeError(
             f"{type(self).__name__} holds secrets and is not pickled or copied; "

@@ -112,5 +112,5 @@ def _sealed(blobs: Mapping[Priority, Buffer]) -> dict[Priority, bytes]:
     """The reply by priority, lowest number first."""
     unknown = set(blobs).difference(Priority)
     if unknown:
-        raise DecodeError("reply of the server", f"it has blobs of unknown priority {sorted(unknown)}")
+        raise DecodeError("reply of the server", f"it has blobs of unknown priority {sorted(unknown, key=repr)}")
     return {priority: as_bytes(blobs[priority]) for priority in Priority if priority in blobs}

@@ -13,6 +13,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from operator import index
 from typing import Final
 
 from ..codec import U64_MAX, Buffer, Kind, as_bytes, document, open_document, u8, u64
@@ -131,7 +132,7 @@ class OwnerLink(Sensitive):
                 priority = Priority(number)
             except ValueError:
                 raise MisuseError(f"{number} is not a priority of blobs; use the members of Priority") from None
-            version = max(versions[priority], after) + 1
+            version = max(versions[priority], index(after)) + 1
             if version > U64_MAX:
                 raise LimitExceeded("version of a blob", version, U64_MAX)
             versions[priority] = version

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from ipaddress import AddressValueError, IPv4Address, IPv6Address
+from operator import index
 from typing import Final
 
 from ..codec import Reader, lv, u8, u16
@@ -73,7 +74,7 @@ class ServerAddress:
             raise MisuseError("a host name is there twice; name each once")
         for host in self.hosts:
             check_host(host)
-        if not 1 <= self.port <= 0xFFFF:
+        if not 1 <= index(self.port) <= 0xFFFF:
             raise MisuseError(f"a port is a number from 1 to 65535, not {self.port}")
         if len(self.fingerprint) != FINGERPRINT_SIZE:
             raise MisuseError(f"a fingerprint has {FINGERPRINT_SIZE} bytes, not {len(self.fingerprint)}")

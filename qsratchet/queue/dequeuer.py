@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 from itertools import islice
+from operator import index
 from typing import Final
 
 from ..codec import Buffer, Kind, Reader, as_bytes, document, lv, open_document, u8, u16, u32, u64
@@ -64,6 +65,9 @@ WINDOW: Final = 64
 DISCARD_LIMIT: Final = 256
 
 _DEFAULT_POLICY: Final = ReadPolicy()
+#: The phases of a stored state: before and after INIT.
+_AWAITING: Final = 1
+_READING: Final = 2
 _UNKNOWN: Final = bytes(TAG_SIZE)
 _new: Final = tuple.__new__
 
@@ -79,6 +83,7 @@ class Dequeuer(Sensitive):
         "_first",
         "_generation",
         "_join_secret",
+        "_key_hash",
         "_keys",
         "_next",
         "_policy",
@@ -102,6 +107,7 @@ class Dequeuer(Sensitive):
     # None once INIT is open; all that follows means something only then.
     _join_secret: bytes | None
     _suite: Suite
+    _key_hash: bytes
     _qctx: bytes
     _chain_key: bytes
     _epoch: int
@@ -201,7 +207,7 @@ class Dequeuer(Sensitive):
     def open(self, frame: Buffer, *, aad: Buffer = b"") -> Opened:
         """Open a frame, or raise the verdict on it.  A refused frame changes nothing."""
         raw = frame if type(frame) is bytes else as_bytes(frame)
-        aad = checked_aad(aad) if aad else b""
+        aad = b"" if type(aad) is bytes and not aad else checked_aad(aad)
         suite, seq, epoch = self._suite, self._next, self._epoch
         if (
             self._join_secret is not None
@@ -244,14 +250,16 @@ class Dequeuer(Sensitive):
         If the frame was an UPDATE, the frames after it stay closed and only `reset` helps.
         """
         self._require_ready()
+        seq = index(seq)
         if seq != self._next:
             raise MisuseError(f"only the next frame, {self._next}, can be discarded, not {seq}")
         if len(self._discarded) >= DISCARD_LIMIT:
             raise LimitExceeded("discarded frames; reset the queue", len(self._discarded) + 1, DISCARD_LIMIT)
         if seq - self._first >= EPOCH_CAP - 1:
             raise MisuseError(f"frame {seq} is the last of its epoch, so it is the UPDATE: reset the queue")
+        chain_key = self._suite.kdf.advance(self._chain_key, 1)
         self._discarded += (seq,)
-        self._pass(self._suite.kdf.advance(self._chain_key, 1), seq + 1, _UNKNOWN)
+        self._pass(chain_key, seq + 1, _UNKNOWN)
 
     def verify_head(self, head: Buffer, nonce: Buffer) -> Head:
         """Check the service's answer to `nonce`; `missing` in the result is what is there and was not read yet.
@@ -283,8 +291,11 @@ class Dequeuer(Sensitive):
             key_id = self.key_id + 1
             if key_id > 0xFFFFFFFF:
                 raise LimitExceeded("key id; reset the queue", key_id, 0xFFFFFFFF)
-            self._keys = self._keys | {key_id: PrivateKey.generate(self._suite.kem)}
+            key = PrivateKey.generate(self._suite.kem)
+            offer = KeyOffer(self._suite.id, self._qctx, key_id, key.public())
+            self._keys = self._keys | {key_id: key}
             self._generation += 1
+            return offer
         key_id = max(self._keys)
         return KeyOffer(self._suite.id, self._qctx, key_id, self._keys[key_id].public())
 
@@ -295,7 +306,8 @@ class Dequeuer(Sensitive):
             suite=self._suite,
             service_id=self._service_id,
             queue_id=self._queue_id,
-            qctx=self._qctx,
+            suites=self._suites,
+            key_hash=self._key_hash,
             epoch=self._epoch,
             first_seq=self._next,
             chain_key=self._chain_key,
@@ -327,11 +339,17 @@ class Dequeuer(Sensitive):
             body += u8(_AWAITING) + self._join_secret
         else:
             body += (
-                u8(_READING) + u16(self._suite.id) + self._qctx + u32(self._epoch) + u64(self._first) + u64(self._next)
+                u8(_READING)
+                + u16(self._suite.id)
+                + self._key_hash
+                + u32(self._epoch)
+                + u64(self._first)
+                + u64(self._next)
             )
             body += self._chain_key + lv(self._window())
+        blob = document(Kind.DEQUEUER, FORMAT, body)
         self._acknowledge = self._next
-        return document(Kind.DEQUEUER, FORMAT, body)
+        return blob
 
     @classmethod
     def load(cls, state: Buffer, *, policy: ReadPolicy = _DEFAULT_POLICY) -> Dequeuer:
@@ -373,7 +391,8 @@ class Dequeuer(Sensitive):
         if suite not in self._suites:
             reader.fail(f"its suite 0x{suite:04x} was not offered")
         self._suite = SUITES[suite]
-        self._qctx = reader.take(32)
+        self._key_hash = reader.take(32)
+        self._qctx = queue_context(self._suite, self._service_id, self._queue_id, self._suites, self._key_hash)
         self._epoch, self._first, self._next = reader.u32(), reader.u64(), reader.u64()
         self._chain_key = reader.take(KEY_SIZE)
         window = reader.lv()
@@ -381,6 +400,11 @@ class Dequeuer(Sensitive):
             reader.fail("its numbers contradict each other")
         if len(window) != TAG_SIZE * min(WINDOW, self._next):
             reader.fail("its window of recent frames has the wrong length")
+        if len(self._discarded) > DISCARD_LIMIT or sorted({*self._discarded, self._next}) != [
+            *self._discarded,
+            self._next,
+        ]:
+            reader.fail("the numbers that it discarded contradict each other")
         self._tags = [window]
 
     # --- inside ----------------------------------------------------------------------------------
@@ -412,10 +436,12 @@ class Dequeuer(Sensitive):
     def _check_place(self, header: Header, missing: range) -> None:
         """Whether a frame of this number and epoch can be next, and how far ahead it may be."""
         epoch = self._epoch
-        if header.epoch < epoch or (header.epoch > epoch and not missing):
+        # What was discarded last may have been the UPDATE that ended this epoch.
+        given_up = self._discarded[-1] if self._discarded and self._discarded[-1] >= self._first else header.seq
+        if header.epoch < epoch or (header.epoch > epoch and not missing and given_up == header.seq):
             raise WrongEpoch(header.seq, header.epoch, epoch)
         if header.epoch > epoch:
-            raise EpochGap(self._next, header.seq - 1, header.epoch, epoch)
+            raise EpochGap(self._next if missing else given_up, header.seq - 1, header.epoch, epoch)
         place = header.seq - self._first
         if place >= EPOCH_CAP or (place == EPOCH_CAP - 1 and header.type is FrameType.DATA):
             raise MalformedFrame(
@@ -449,9 +475,10 @@ class Dequeuer(Sensitive):
             raise WrongSuite(header.suite, self._suites)
         suite = SUITES[header.suite]
         key = self._keys[0]
-        qctx = queue_context(suite, self._service_id, self._queue_id, self._suites, key.public())
+        key_hash = suite.kdf.hash(key.public())
+        qctx = queue_context(suite, self._service_id, self._queue_id, self._suites, key_hash)
         chain_key = open_init(suite, qctx, key, join_secret, frame)
-        self._suite, self._qctx, self._join_secret = suite, qctx, None
+        self._suite, self._key_hash, self._qctx, self._join_secret = suite, key_hash, qctx, None
         self._first = 1
         self._pass(chain_key, 1, frame[-TAG_SIZE:])
         return Initialised(0, suite.id)
@@ -462,10 +489,12 @@ class Dequeuer(Sensitive):
             self._suite, self._qctx, chain_key, self._epoch, self._first, seq, frame, self._keys
         )
         # The first update to a new key ends the old one: nothing to come is sealed to it (section 4.4).
-        self._keys = {id: key for id, key in self._keys.items() if id >= key_id}
+        keys = {id: key for id, key in self._keys.items() if id >= key_id}
+        tags = _UNKNOWN * len(missing) + frame[-TAG_SIZE:]
+        self._keys = keys
         self._epoch += 1
         self._first = seq + 1
-        self._pass(next_key, seq + 1, _UNKNOWN * len(missing) + frame[-TAG_SIZE:])
+        self._pass(next_key, seq + 1, tags)
         return Updated(seq, self._epoch, key_id, missing)
 
     def _pass(self, chain_key: bytes, next_seq: int, tags: bytes) -> None:
@@ -486,14 +515,10 @@ class Dequeuer(Sensitive):
     def _clear(self) -> None:
         """Forget the chain: INIT was not read yet."""
         self._suite = SUITES[self._suites[0]]
-        self._qctx = self._chain_key = b""
+        self._key_hash = self._qctx = self._chain_key = b""
         self._epoch = self._first = self._next = 0
         self._tags = []
 
     def _require_ready(self) -> None:
         if self._join_secret is not None:
             raise MisuseError("the INIT frame, number 0, was not read yet: fetch from 0 and open it first")
-
-
-_AWAITING: Final = 1
-_READING: Final = 2

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterable
+from operator import index
 from typing import Final
 from zlib import crc32
 
-from ..codec import Buffer, Kind, as_bytes, open_document
+from ..codec import Buffer, Kind, as_bytes, open_document, u8
 from ..crypto.secret import Sensitive
 from ..crypto.suites import SUITES, Suite
 from ..errors import LimitExceeded, MisuseError
@@ -40,10 +41,18 @@ __all__ = ["Enqueuer"]
 FORMAT: Final = 1
 
 _DEFAULT_POLICY: Final = UpdatePolicy()
-#: marker, format, suite, epoch, first, next, generation, updated at, key id, qctx, chain key; the public key follows.
-_STATE: Final = struct.Struct(">4sBHIQQQQI32s32s")
+_START: Final = Kind.ENQUEUER.value + u8(FORMAT)
+#: suite, epoch, first, next, generation, updated at, key id, qctx, chain key; the public key follows.
+_STATE: Final = struct.Struct(">HIQQQQI32s32s")
 _CRC: Final = struct.Struct(">I")
-_MARKER: Final = Kind.ENQUEUER.value
+_new: Final = tuple.__new__
+
+
+def checked_now(now: int) -> int:
+    now = index(now)
+    if not 0 <= now < SEQ_LIMIT:
+        raise MisuseError(f"now is a number of seconds from 0 on, not {now}")
+    return now
 
 
 class Enqueuer(Sensitive):
@@ -99,13 +108,14 @@ class Enqueuer(Sensitive):
         suite = request.choose(suites)
         self = cls.__new__(cls)
         self._suite = suite
-        self._qctx = queue_context(suite, request.service_id, request.queue_id, request.suites, request.public_key)
+        key_hash = suite.kdf.hash(request.public_key)
+        self._qctx = queue_context(suite, request.service_id, request.queue_id, request.suites, key_hash)
         self._public_key = request.public_key
         frame, self._chain_key = inject_init(suite, self._qctx, request.public_key, request.join_secret)
         self._epoch = self._key_id = 0
         self._first = self._next = 1
         self._generation = 1
-        self._updated_at = _checked_now(now)
+        self._updated_at = checked_now(now)
         self._room, self._seconds = policy.room, policy.span
         self._size_of = padding.size_of
         return self, Frame(0, FrameType.INIT, frame)
@@ -142,10 +152,11 @@ class Enqueuer(Sensitive):
         `aad` is authenticated with the message and not stored: the owner must present the same bytes.
         """
         body = message if type(message) is bytes else as_bytes(message)
-        aad = checked_aad(aad) if aad else b""
+        aad = b"" if type(aad) is bytes and not aad else checked_aad(aad)
         seq = self._next
         if (
             seq - self._first < self._room
+            and type(now) is int
             and 0 <= now - self._updated_at < self._seconds
             and len(body) <= MESSAGE_LIMIT
             and seq < SEQ_LIMIT - 2
@@ -174,7 +185,9 @@ class Enqueuer(Sensitive):
             self._next,
             self._updated_at,
         )
-        aged = _checked_now(now) - updated_at >= self._seconds
+        # A distance in either direction: a clock that was far ahead once must not switch the rule off.
+        now = checked_now(now)
+        aged = abs(now - updated_at) >= self._seconds
         if seq + len(bodies) * 2 >= SEQ_LIMIT:
             raise LimitExceeded("sequence number; create a new queue", seq + len(bodies) * 2, SEQ_LIMIT - 1)
         frames: list[Frame] = []
@@ -226,9 +239,8 @@ class Enqueuer(Sensitive):
     def dump(self) -> bytes:
         """The state as bytes, for the transaction that stores the frames.  It holds the chain key: guard it."""
         state = (
-            _STATE.pack(
-                _MARKER,
-                FORMAT,
+            _START
+            + _STATE.pack(
                 self._suite.id,
                 self._epoch,
                 self._first,
@@ -247,7 +259,7 @@ class Enqueuer(Sensitive):
     def load(cls, state: Buffer, *, policy: UpdatePolicy = _DEFAULT_POLICY, padding: Padding = PADME) -> Enqueuer:
         """Restore a machine from `dump`; `StateError` if these are not the bytes of one."""
         reader = open_document(Kind.ENQUEUER, FORMAT, state, stored=True)
-        head = reader.take(_STATE.size - 5)
+        head = reader.take(_STATE.size)
         self = cls.__new__(cls)
         (
             suite,
@@ -259,7 +271,7 @@ class Enqueuer(Sensitive):
             self._key_id,
             self._qctx,
             self._chain_key,
-        ) = _LOAD.unpack(head)
+        ) = _STATE.unpack(head)
         known = SUITES.get(suite)
         if known is None:
             reader.fail(f"it uses suite 0x{suite:04x}, which this release does not know")
@@ -276,7 +288,7 @@ class Enqueuer(Sensitive):
         seq = self._next
         if seq + 1 >= SEQ_LIMIT:
             raise LimitExceeded("sequence number; create a new queue", seq + 1, SEQ_LIMIT - 1)
-        now = _checked_now(now)
+        now = checked_now(now)
         data, chain_key = self._inject(self._chain_key, self._epoch, self._first, seq, public_key, key_id)
         self._chain_key, self._public_key, self._key_id, self._updated_at = chain_key, public_key, key_id, now
         self._epoch += 1
@@ -290,13 +302,3 @@ class Enqueuer(Sensitive):
         if epoch + 1 >= EPOCH_LIMIT:
             raise LimitExceeded("epoch; create a new queue", epoch + 1, EPOCH_LIMIT - 1)
         return inject_update(self._suite, self._qctx, chain_key, epoch, first, seq, public_key, key_id)
-
-
-_new: Final = tuple.__new__
-_LOAD: Final = struct.Struct(">HIQQQQI32s32s")
-
-
-def _checked_now(now: int) -> int:
-    if not 0 <= now < SEQ_LIMIT:
-        raise MisuseError(f"now is a number of seconds from 0 on, not {now}")
-    return now

@@ -101,6 +101,7 @@ def pack_header(type: FrameType, suite: int, epoch: int, seq: int) -> bytes:
 
 def header_of(frame: Buffer) -> Header:
     """Read a frame's header; nothing of it is authenticated."""
+    frame = as_bytes(frame)
     size = len(frame)
     if size < HEADER_SIZE:
         raise MalformedFrame(f"a frame has at least {HEADER_SIZE} bytes, this one has {size}: fetch it again")

@@ -30,13 +30,16 @@ from .schedule import (
     open_update_body,
     queue_context,
     unpad,
+    update_size,
 )
 from .verdicts import (
+    EpochGap,
     FrameRejected,
     Gap,
     HeadAhead,
     MalformedFrame,
     OutsideGrant,
+    RolledBack,
     UnexpectedInit,
     WrongEpoch,
     WrongSuite,
@@ -45,14 +48,27 @@ from .verdicts import (
 __all__ = ["Grant", "GrantWalk", "OwnerKeys", "derive_grants"]
 
 FORMAT: Final = 1
-#: A grant remembers the chain key of every so-manyth number, so that a forged number costs no more steps than this.
+#: A grant remembers the chain key of every so-manyth number: walking an epoch is paid for once, and after that a
+#: number, forged or not, costs no more steps than this.
 MARK_STEP: Final = 1024
 
 
 class Grant(Sensitive):
     """Opens the frames of one epoch of one queue, from `first_seq` on."""
 
-    __slots__ = ("_chain_key", "_cursor", "_marks", "epoch", "first_seq", "qctx", "queue_id", "service_id", "suite")
+    __slots__ = (
+        "_chain_key",
+        "_cursor",
+        "_marks",
+        "epoch",
+        "first_seq",
+        "key_hash",
+        "qctx",
+        "queue_id",
+        "service_id",
+        "suite",
+        "suites",
+    )
 
     def __init__(
         self,
@@ -60,7 +76,8 @@ class Grant(Sensitive):
         suite: Suite,
         service_id: bytes,
         queue_id: bytes,
-        qctx: bytes,
+        suites: tuple[int, ...],
+        key_hash: bytes,
         epoch: int,
         first_seq: int,
         chain_key: bytes,
@@ -68,7 +85,10 @@ class Grant(Sensitive):
         self.suite = suite
         self.service_id = service_id
         self.queue_id = queue_id
-        self.qctx = qctx
+        self.suites = suites
+        self.key_hash = key_hash
+        # Not stored but made of the ids, so that a grant with other ids opens nothing.
+        self.qctx = queue_context(suite, service_id, queue_id, suites, key_hash)
         self.epoch = epoch
         self.first_seq = first_seq
         self._chain_key = chain_key
@@ -83,8 +103,9 @@ class Grant(Sensitive):
 
     def encode(self) -> bytes:
         """The grant as bytes.  Whoever has them can read the epoch: store them encrypted."""
-        body = u16(self.suite.id) + u32(self.epoch) + u64(self.first_seq) + self.qctx + self._chain_key
-        return document(Kind.GRANT, FORMAT, body + lv(self.service_id) + lv(self.queue_id))
+        body = u16(self.suite.id) + u32(self.epoch) + u64(self.first_seq) + self.key_hash + self._chain_key
+        ids = lv(self.service_id) + lv(self.queue_id) + write_suites(self.suites)
+        return document(Kind.GRANT, FORMAT, body + ids)
 
     @classmethod
     def decode(cls, data: Buffer) -> Grant:
@@ -92,16 +113,17 @@ class Grant(Sensitive):
         suite = SUITES.get(reader.u16())
         if suite is None:
             reader.fail("it is of a suite that this release does not know")
-        epoch, first_seq, qctx, chain_key = reader.u32(), reader.u64(), reader.take(32), reader.take(KEY_SIZE)
+        epoch, first_seq, key_hash, chain_key = reader.u32(), reader.u64(), reader.take(32), reader.take(KEY_SIZE)
         if not 1 <= first_seq < SEQ_LIMIT:
             reader.fail(f"its first number is {first_seq}")
-        service_id, queue_id = read_id(reader), read_id(reader)
+        service_id, queue_id, suites = read_id(reader), read_id(reader), read_suites(reader)
         reader.end()
         return cls(
             suite=suite,
             service_id=service_id,
             queue_id=queue_id,
-            qctx=qctx,
+            suites=suites,
+            key_hash=key_hash,
             epoch=epoch,
             first_seq=first_seq,
             chain_key=chain_key,
@@ -150,6 +172,8 @@ class Grant(Sensitive):
     def verify_head(self, head: Buffer, nonce: Buffer, *, next_seq: int) -> Head:
         """Check a head that lies in this epoch, for a reader whose next number is `next_seq`."""
         raw, header = read_head(head, self.suite.id)
+        if header.seq < next_seq:
+            raise RolledBack(header.seq, next_seq)
         if header.epoch != self.epoch or not self.first_seq <= header.seq < self.first_seq + EPOCH_CAP:
             raise HeadAhead(header.seq, next_seq)
         open_head(self.suite, self.qctx, self.chain_key(header.seq), raw, checked_nonce(nonce))
@@ -163,7 +187,13 @@ class Grant(Sensitive):
             confirm_init(self.suite, self.qctx, self._chain_key, frame)
             return Initialised(0, self.suite.id)
         seq = header.seq
-        if header.epoch != self.epoch or not self.first_seq <= seq < self.first_seq + EPOCH_CAP:
+        if header.type is FrameType.HEAD:
+            raise MalformedFrame("a head is not a frame of the queue: check it with verify_head")
+        if (
+            header.type is FrameType.INIT
+            or header.epoch != self.epoch
+            or not self.first_seq <= seq < self.first_seq + EPOCH_CAP
+        ):
             raise OutsideGrant(seq, header.epoch, self.first_seq, self.epoch)
         chain_key = self.chain_key(seq)
         if header.type is FrameType.DATA:
@@ -171,10 +201,8 @@ class Grant(Sensitive):
             body = unpad(open_body(self.suite, self.qctx, message_key, frame, seq, aad), seq)
             self._cursor = (seq + 1, next_key)
             return Message(seq, self.epoch, body)
-        if header.type is FrameType.UPDATE:
-            update = open_update_body(self.suite, self.qctx, chain_key, frame, seq)
-            return Updated(seq, self.epoch + 1, update.key_id)
-        raise MalformedFrame(f"a frame of type {header.type.name} is not part of a queue's epoch")
+        update = open_update_body(self.suite, self.qctx, chain_key, frame, seq)
+        return Updated(seq, self.epoch + 1, update.key_id)
 
 
 class OwnerKeys(Sensitive):
@@ -236,11 +264,13 @@ class OwnerKeys(Sensitive):
             reader.fail("its suites are unknown, or do not share one KEM")
         join_secret = reader.take(KEY_SIZE) if reader.flag() else None
         keys: dict[int, PrivateKey] = {}
+        last = -1
         for _ in range(reader.u16()):
             key_id = reader.u32()
-            if keys and key_id <= max(keys):
+            if key_id <= last:
                 reader.fail("its keys are not in order")
             keys[key_id] = PrivateKey(kem, reader.take(SEED_SIZE))
+            last = key_id
         reader.end()
         return cls(service_id, queue_id, suites, join_secret, keys)
 
@@ -269,7 +299,7 @@ class GrantWalk(Sensitive):
         raw = as_bytes(frame)
         header = header_of(raw)
         if header.type is FrameType.DATA or header.type is FrameType.HEAD:
-            raise MisuseError(f"a walk takes INIT and UPDATE frames, and frame {header.seq} is {header.type.name}")
+            raise MalformedFrame(f"a walk takes INIT and UPDATE frames, and frame {header.seq} is {header.type.name}")
         grant = self._first(raw, header) if self._grant is None else self._following(raw, header, self._grant)
         self._grant = grant
         return grant
@@ -281,10 +311,11 @@ class GrantWalk(Sensitive):
         if header.suite not in keys.suites:
             raise WrongSuite(header.suite, keys.suites)
         suite = SUITES[header.suite]
-        qctx = queue_context(suite, keys.service_id, keys.queue_id, keys.suites, keys._keys[0].public())
+        key_hash = suite.kdf.hash(keys._keys[0].public())
+        qctx = queue_context(suite, keys.service_id, keys.queue_id, keys.suites, key_hash)
         assert keys._join_secret is not None  # The constructor asked for it.
         chain_key = open_init(suite, qctx, keys._keys[0], keys._join_secret, frame)
-        return self._granted(suite, qctx, 0, 1, chain_key)
+        return self._granted(suite, key_hash, 0, 1, chain_key)
 
     def _following(self, frame: bytes, header: Header, last: Grant) -> Grant:
         if header.type is FrameType.INIT:
@@ -292,19 +323,24 @@ class GrantWalk(Sensitive):
         if header.suite != last.suite.id:
             raise WrongSuite(header.suite, (last.suite.id,))
         seq, first = header.seq, last.first_seq
+        if header.epoch > last.epoch and seq > first:
+            raise EpochGap(first, seq - 1, header.epoch, last.epoch)
         if header.epoch != last.epoch or not first <= seq < first + EPOCH_CAP:
             raise WrongEpoch(seq, header.epoch, last.epoch)
-        at_update = last.suite.kdf.advance(last._chain_key, seq - first)
+        if len(frame) != update_size(last.suite):
+            raise MalformedFrame(f"an UPDATE frame of this suite does not have {len(frame)} bytes: fetch it again")
+        at_update = last.chain_key(seq)
         chain_key, _ = open_update(last.suite, last.qctx, at_update, last.epoch, first, seq, frame, self._keys._keys)
-        return self._granted(last.suite, last.qctx, last.epoch + 1, seq + 1, chain_key)
+        return self._granted(last.suite, last.key_hash, last.epoch + 1, seq + 1, chain_key)
 
-    def _granted(self, suite: Suite, qctx: bytes, epoch: int, first_seq: int, chain_key: bytes) -> Grant:
+    def _granted(self, suite: Suite, key_hash: bytes, epoch: int, first_seq: int, chain_key: bytes) -> Grant:
         keys = self._keys
         return Grant(
             suite=suite,
             service_id=keys.service_id,
             queue_id=keys.queue_id,
-            qctx=qctx,
+            suites=keys.suites,
+            key_hash=key_hash,
             epoch=epoch,
             first_seq=first_seq,
             chain_key=chain_key,

@@ -17,6 +17,10 @@ class Message(NamedTuple):
     body: bytes
     missing: range = NOTHING_MISSING
 
+    def __repr__(self) -> str:
+        """Without the plaintext: results end up in logs."""
+        return f"Message(seq={self.seq}, epoch={self.epoch}, body=<{len(self.body)} bytes>, missing={self.missing})"
+
 
 class Initialised(NamedTuple):
     """The INIT frame was taken; the queue uses this suite."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
+from operator import index
 from typing import Final
 
 from ..errors import MisuseError
@@ -23,17 +24,17 @@ class UpdatePolicy:
 
     `frames`: after so many DATA frames in an epoch.  It bounds what a copy of the service's state opens later;
     the default costs less than a tenth of the throughput.  `seconds`: at the first message after so long, on the
-    caller's clock; a day, so that a quiet queue heals too.  None switches a rule off.  An update also follows
-    every key offer, and no policy lets an epoch grow beyond `EPOCH_CAP` frames.
+    caller's clock (or so long before it: that clock was wrong); a day, so that a quiet queue heals too.  None switches
+    a rule off.  An update also follows every key offer, and no policy lets an epoch grow beyond `EPOCH_CAP` frames.
     """
 
     frames: int | None = 500
     seconds: int | None = 86_400
 
     def __post_init__(self) -> None:
-        if self.frames is not None and not 1 <= self.frames < EPOCH_CAP:
+        if self.frames is not None and not 1 <= index(self.frames) < EPOCH_CAP:
             raise MisuseError(f"frames must be from 1 to {EPOCH_CAP - 1}, or None")
-        if self.seconds is not None and self.seconds < 1:
+        if self.seconds is not None and index(self.seconds) < 1:
             raise MisuseError("seconds must be at least 1, or None")
 
     @property
@@ -60,7 +61,7 @@ class ReadPolicy:
     forward_limit: int = 2_000
 
     def __post_init__(self) -> None:
-        if not 1 <= self.forward_limit < EPOCH_CAP:
+        if not 1 <= index(self.forward_limit) < EPOCH_CAP:
             raise MisuseError(f"forward_limit must be from 1 to {EPOCH_CAP - 1}")
 
 
@@ -75,7 +76,7 @@ class Padding:
     buckets: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
-        if any(size < 1 for size in self.buckets) or sorted(set(self.buckets)) != list(self.buckets):
+        if any(index(size) < 1 for size in self.buckets) or sorted(set(self.buckets)) != list(self.buckets):
             raise MisuseError("buckets are sizes in bytes from 1 on, each once, smallest first")
         if self.buckets and self.buckets[-1] > 1 << 20:
             raise MisuseError("the largest bucket may have 1 MiB at most")

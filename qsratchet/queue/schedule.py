@@ -35,6 +35,7 @@ __all__ = [
     "seal_body",
     "seal_run",
     "unpad",
+    "update_size",
 ]
 
 CONFIRMATION_SIZE: Final = 32
@@ -44,8 +45,11 @@ _LENGTH: Final = struct.Struct(">I")
 _UPDATE: Final = struct.Struct(f">II{CONFIRMATION_SIZE}s")
 
 
-def queue_context(suite: Suite, service_id: bytes, queue_id: bytes, suites: Iterable[int], public_key: bytes) -> bytes:
-    """`qctx`: everything that makes this queue this queue, hashed (section 4.1)."""
+def queue_context(suite: Suite, service_id: bytes, queue_id: bytes, suites: Iterable[int], key_hash: bytes) -> bytes:
+    """`qctx`: everything that makes this queue this queue, hashed (section 4.1).
+
+    `key_hash` is the hash of the owner's first public key, so that a grant need not carry the key to prove its ids.
+    """
     return suite.kdf.hash(
         lv(b"qsratchet-v1 context")
         + u8(VERSION)
@@ -53,7 +57,7 @@ def queue_context(suite: Suite, service_id: bytes, queue_id: bytes, suites: Iter
         + lv(service_id)
         + lv(queue_id)
         + lv(b"".join(map(u16, suites)))
-        + lv(public_key)
+        + lv(key_hash)
     )
 
 
@@ -144,6 +148,11 @@ class UpdateBody(NamedTuple):
     sealed: bytes
 
 
+def update_size(suite: Suite) -> int:
+    """How long an UPDATE frame is: it has no padding."""
+    return _BODY_START + _UPDATE.size + KEY_SIZE + suite.kem.overhead + TAG_SIZE
+
+
 def open_update_body(suite: Suite, qctx: bytes, chain_key: bytes, frame: bytes, seq: int) -> UpdateBody:
     """Open an UPDATE frame as far as its epoch's chain reaches; the randomness in it stays sealed."""
     message_key, _ = suite.kdf.step(chain_key)
@@ -181,7 +190,8 @@ def open_update(
         raise MissingKey(seq, body.key_id)
     fresh = key.open(_update_info(qctx, epoch + 1, seq, body.key_id), body.sealed)
     if fresh is None:
-        raise Tampered(seq)
+        # The frame is authentic, so it is the key that is wrong: one with this id that the service never took.
+        raise MissingKey(seq, body.key_id)
     rotation_key = _rotation_key(kdf, chain_key, qctx, epoch, seq)
     next_key = _chain_key(kdf, rotation_key, fresh, qctx, epoch + 1, seq + 1, body.sealed)
     expected = _confirmation(kdf, next_key, qctx, frame[:HEADER_SIZE], body.key_id, body.ended, body.sealed)
@@ -278,22 +288,22 @@ def open_run(
     step, aead, suite_id, unpack, new = suite.kdf.step, suite.aead, suite.id, _LENGTH.unpack_from, tuple.__new__
     pack_header, data_type, missing = HEADER.pack, DATA, NOTHING_MISSING
     messages: list[Message] = []
-    try:
-        for frame in frames:
-            header = pack_header(VERSION, data_type, suite_id, epoch, seq)
-            if frame[:HEADER_SIZE] != header or len(frame) > FRAME_LIMIT:
-                break
-            message_key, next_key = step(chain_key)
+    for frame in frames:
+        header = pack_header(VERSION, data_type, suite_id, epoch, seq)
+        if frame[:HEADER_SIZE] != header or len(frame) > FRAME_LIMIT:
+            break
+        message_key, next_key = step(chain_key)
+        try:
             body = aead(message_key).decrypt(frame[HEADER_SIZE:_BODY_START], frame[_BODY_START:], qctx + header + aad)
             end = unpack(body)[0] + 4
-            if end > len(body):
-                break
-            messages.append(new(Message, (seq, epoch, body[4:end], missing)))
-            chain_key = next_key
-            seq += 1
-    except (InvalidTag, ValueError, struct.error):
-        # Not authentic, cut off within the nonce, or without a length field.
-        pass
+        except (InvalidTag, ValueError, struct.error):
+            # Not authentic, cut off within the nonce, or without a length field.
+            break
+        if end > len(body):
+            break
+        messages.append(new(Message, (seq, epoch, body[4:end], missing)))
+        chain_key = next_key
+        seq += 1
     return messages, chain_key
 
 

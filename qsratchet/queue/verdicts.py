@@ -1,8 +1,9 @@
 """What the owner's side says of a frame that it does not take: one class for each reason.
 
 A verdict is an exception; the batch calls hand it back as a value in the frame's place.  None of them
-changes the machine.  Everything but `Tampered` is read from a header that nobody has authenticated yet, so a
-verdict says what the bytes claim, and the advice in it is what to do if the claim is true.
+changes the machine.  They are read from a header that nobody has authenticated yet, so a
+verdict says what the bytes claim, and the advice in it is what to do if the claim is true.  `MissingKey`, and a
+`MalformedFrame` that says so, are about authentic frames.
 """
 
 from __future__ import annotations
@@ -110,8 +111,8 @@ class Fork(FrameRejected):
 
     def __init__(self, seq: int) -> None:
         super().__init__(
-            f"another frame was read under number {seq}: the service went back in time or has two writers; "
-            "ask it for its head, and reset the queue if it cannot go on from there"
+            f"another frame was read under number {seq}: the copy is damaged, or the service went back in time "
+            "or has two writers; check the head, and reset the queue if the service cannot go on from there"
         )
         self.seq = seq
 
@@ -122,7 +123,10 @@ class Passed(FrameRejected):
     kind = "passed"
 
     def __init__(self, seq: int, next_seq: int) -> None:
-        super().__init__(f"frame {seq} comes after its key was deleted; the next frame to read is {next_seq}: drop it")
+        super().__init__(
+            f"frame {seq} comes after its key was deleted; the next one to read is {next_seq}: drop it, and check "
+            "the head if there are many, as the service may have gone back in time"
+        )
         self.seq = seq
         self.next_seq = next_seq
 
@@ -185,7 +189,8 @@ class Tampered(FrameRejected):
 
     def __init__(self, seq: int) -> None:
         super().__init__(
-            f"frame {seq} does not authenticate: fetch it again; if it stays so, discard({seq}) gives it up and goes on"
+            f"frame {seq} does not authenticate: fetch it again; if it stays so, discard gives up a DATA frame and "
+            "goes on, and after a lost UPDATE only reset does"
         )
         self.seq = seq
 
@@ -197,8 +202,8 @@ class MissingKey(FrameRejected):
 
     def __init__(self, seq: int, key_id: int) -> None:
         super().__init__(
-            f"the UPDATE frame {seq} is sealed to the owner's key {key_id}, which is not here: a stored state "
-            "older than that key was restored, or the key was never kept; without it, reset the queue"
+            f"the UPDATE frame {seq} is sealed to an owner's key {key_id} that is not here: a stored state older than "
+            "that key was restored, or the key was never kept; without it, reset the queue"
         )
         self.seq = seq
         self.key_id = key_id

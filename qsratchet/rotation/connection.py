@@ -2,7 +2,7 @@
 
 The contract: **give `step` every event; store the new `dump()` together with every `Deliver` and report, in
 one transaction; then carry out the other effects.**  After a restart `load` it and carry out what `resume()`
-gives.  This module routes events to the machines; the rules are in tables.py.  It knows no socket and no clock.
+gives.  The rules are in tables.py, the way from events to them in routing.py.  This module knows no socket, no clock.
 """
 
 from __future__ import annotations

@@ -188,11 +188,13 @@ def by_library(
                     suite=SUITES[suite],
                     service_id=b"service",
                     queue_id=b"queue",
-                    qctx=qctx,
+                    suites=(suite,),
+                    key_hash=bytes(32),
                     epoch=epoch,
                     first_seq=first,
                     chain_key=chain_key,
                 )
+                grant.qctx = qctx
                 with suppress(QSRatchetError):
                     opened |= _messages([grant.open(frame)])
     return opened

@@ -13,7 +13,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from hashlib import blake2b
 
-from .world import Model, Scenario, Violation, World
+from .shape import Scenario, Violation, World
+from .world import Model
 
 
 @dataclass(slots=True, kw_only=True)

@@ -13,7 +13,7 @@ from typing import Any
 from unittest.mock import patch
 
 from qsratchet.errors import DecodeError
-from qsratchet.rotation import Connection, Gap, Received, Receiving, Sending, routing, sending, snapshot
+from qsratchet.rotation import Connection, Failure, Gap, Received, Receiving, Sending, routing, sending, snapshot
 from qsratchet.rotation.messages import Frame, QHello, decode_frame
 from qsratchet.rotation.stream import Arrival, Stream
 from qsratchet.rotation.tables import (
@@ -27,7 +27,8 @@ from qsratchet.rotation.tables import (
 )
 from qsratchet.rotation.turn import Turn
 
-from .world import NAMES, Model, Scenario, World
+from .shape import NAMES, Scenario, World
+from .world import Model
 
 _R, _RI, _RA = Receiving, ReceivingInput, ReceivingAction
 _S, _SI, _SA = Sending, SendingInput, SendingAction
@@ -168,7 +169,15 @@ def _no_subscription_of_the_new_queue(self: Connection) -> Any:
 
 def _any_answer(turn: Turn, event: Any, asked: Any) -> None:
     """Every failure is taken for a refusal."""
-    _TRUE_FAILED(turn, replace(event, failure=routing.Failure.AUTH), asked)
+    _TRUE_FAILED(turn, replace(event, failure=Failure.AUTH), asked)
+
+
+@contextmanager
+def _both(*managers: AbstractContextManager[Any]) -> Iterator[None]:
+    with ExitStack() as stack:
+        for manager in managers:
+            stack.enter_context(manager)
+        yield
 
 
 _DRAINED = RECEIVING[(_R.DRAINING, _RI.DRAINED)]
@@ -305,7 +314,7 @@ BUGS = (
     Bug(
         name="the announced last number counts what was never accepted",
         plant=lambda: patch.dict(sending._ACTIONS, {_SA.ANNOUNCE: _announce_too_much}),
-        scenario=_scenario("fast, death", death=(0,), fast=(True, True)),
+        scenario=_scenario("fast, death", death=(0,), fast=(True, True), atomic=True),
     ),
     Bug(
         name="a timeout is taken for a refusal",
@@ -313,11 +322,3 @@ BUGS = (
         scenario=_scenario("lost reply", lost_reply=True),
     ),
 )
-
-
-@contextmanager
-def _both(*managers: AbstractContextManager[Any]) -> Iterator[None]:
-    with ExitStack() as stack:
-        for manager in managers:
-            stack.enter_context(manager)
-        yield

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .world import Scenario
+from .shape import Scenario
 
 _NOBODY = (0, 0)
 _BOB = (0, 1)
@@ -57,9 +57,15 @@ LONG = (
     Scenario(name="an intruder, 2 faults", submits=_BOB, faults=2, intruder=True, atomic=True, crash=False),
     Scenario(name="both sides rotate, 1 crash or lost reply", submits=_NOBODY, starts=_BOTH, faults=1, atomic=True),
     Scenario(
-        name="both sides rotate, 2 crashes", submits=_NOBODY, starts=_BOTH, faults=2, atomic=True, lost_reply=False
+        name="both sides rotate, 2 aborts", submits=_NOBODY, starts=_BOTH, faults=2, aborts=2, atomic=True,
+        crash=False, lost_reply=False,
     ),
     Scenario(
-        name="both sides rotate, 2 lost replies", submits=_NOBODY, starts=_BOTH, faults=2, atomic=True, crash=False
+        name="both sides rotate, 2 deadlines or forces", submits=_NOBODY, starts=_BOTH, faults=2, atomic=True,
+        crash=False, lost_reply=False, early_deadlines=True, forces=True,
+    ),
+    Scenario(
+        name="both sides rotate, 2 dead servers", submits=_NOBODY, starts=_BOTH, faults=2, atomic=True,
+        crash=False, lost_reply=False, death=(0, 1, 2, 3),
     ),
 )  # fmt: skip

@@ -9,10 +9,8 @@ the network are modelled.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any
 
-from qsratchet.crypto.signing import SigningKey
 from qsratchet.errors import MisuseError
 from qsratchet.rotation import (
     AbortRotation,
@@ -36,7 +34,6 @@ from qsratchet.rotation import (
     Orphan,
     Outcome,
     Patience,
-    QueueAddress,
     QueueCreated,
     QueueEmpty,
     Received,
@@ -46,7 +43,6 @@ from qsratchet.rotation import (
     Secured,
     SecureQueue,
     Send,
-    Sending,
     SendQueue,
     StartRotation,
     Submit,
@@ -55,68 +51,48 @@ from qsratchet.rotation import (
     SuspendQueue,
     Tick,
 )
-from qsratchet.rotation.messages import decode_frame
-from qsratchet.rotation.tables import HOLDING, MAY_HAVE_SWITCHED
 
-UP, DOWN, DEAD = 0, 1, 2
-ALICE, BOB = 0, 1
-NAMES = ("Alice", "Bob")
-
-#: One queue: owner, server, is there, key (0 none), suspended, messages as (id, frame), next id, subscribed, pushed.
-Queue: TypeAlias = tuple[int, int, bool, int, bool, tuple[tuple[int, int], ...], int, bool, bool]
-OWNER, SERVER, THERE, KEY, SUSPENDED, MESSAGES, NEXT, SUBSCRIBED, PUSHED = range(9)
-#: What an agent received: next body expected, numbers of the peer's bodies, numbers named in gaps, gave up, orphans.
-World: TypeAlias = tuple[Any, ...]
-MACHINES, TODO, REPLIES, QUEUES, SERVERS, SUBMITS, STARTS, ABORTS, FAULTS, SEEN = range(10)
-
-
-class Violation(Exception):
-    """An invariant does not hold."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Scenario:
-    """What is explored: how much each agent does, how many faults, and which kinds."""
-
-    name: str
-    submits: tuple[int, int] = (1, 1)
-    starts: tuple[int, int] = (1, 0)
-    faults: int = 1
-    aborts: int = 0
-    forces: bool = False
-    early_deadlines: bool = False
-    crash: bool = True
-    lost_reply: bool = True
-    repeat: bool = False
-    outage: bool = False
-    #: The servers that may die for good: 0 and 1 have the first queues, the new ones follow.
-    death: tuple[int, ...] = ()
-    drop: bool = False
-    #: Somebody else secures a queue that is not secured yet.
-    intruder: bool = False
-    fast: tuple[bool, bool] = (False, False)
-    #: How a server tells that a queue is drained: by a flag on the last message, or by an empty reply only.
-    flag: bool = True
-    #: Whether empty replies also come from queues that are not suspended, and so may be out of date.
-    eager_empty: bool = False
-    capacity: int = 3
-    #: Replies are never under way: a request, its work and its reply are one move.  Far fewer worlds, for long runs.
-    atomic: bool = False
+from .invariants import Invariants
+from .shape import (
+    ABORTS,
+    ALICE,
+    BOB,
+    DEAD,
+    DOWN,
+    FAULTS,
+    KEY,
+    MACHINES,
+    MESSAGES,
+    NAMES,
+    NEXT,
+    OWNER,
+    PUSHED,
+    QUEUES,
+    REPLIES,
+    SEEN,
+    SERVER,
+    SERVER_KEYS,
+    SERVERS,
+    STARTS,
+    SUBMITS,
+    SUBSCRIBED,
+    SUSPENDED,
+    THERE,
+    TODO,
+    UP,
+    Scenario,
+    Violation,
+    World,
+    address,
+    entropy_of,
+    short,
+    with_field,
+    with_item,
+    without,
+)
 
 
-def entropy_of(agent: int) -> Any:
-    """Keys that are a function of the agent alone, so that equal worlds are equal."""
-    return lambda size: bytes([agent + 1]) * size
-
-
-_SERVER_KEYS = tuple(SigningKey(entropy_of(agent)(32)).public() for agent in (ALICE, BOB))
-
-
-def address(number: int) -> QueueAddress:
-    return QueueAddress(server=f"s{number}", sender_id=bytes([number]) * 24)
-
-
-class Model:
+class Model(Invariants):
     """The moves of one scenario."""
 
     def __init__(self, scenario: Scenario) -> None:
@@ -141,7 +117,7 @@ class Model:
     def label(self, number: int) -> str:
         found = self._labels.get(number)
         if found is None:
-            found = self._labels[number] = _short(self.values[number])
+            found = self._labels[number] = short(self.values[number])
         return found
 
     def adopt(self, connection: Connection) -> int:
@@ -200,7 +176,7 @@ class Model:
     def fault_moves(self, world: World) -> Iterator[tuple[str, World]]:
         """What may go wrong, as long as faults are left."""
         if world[FAULTS] > 0:
-            poorer = _with(world, FAULTS, world[FAULTS] - 1)
+            poorer = with_field(world, FAULTS, world[FAULTS] - 1)
             yield from self._fault_moves(poorer)
             if self.scenario.early_deadlines:
                 for label, after in self._ticks(poorer):
@@ -216,25 +192,25 @@ class Model:
             previous = None
             for event in world[REPLIES][agent]:
                 if event != previous:
-                    after = _with_item(world, REPLIES, agent, _without(world[REPLIES][agent], event))
+                    after = with_item(world, REPLIES, agent, without(world[REPLIES][agent], event))
                     yield f"{who} gets {self.label(event)}", self._step(after, agent, self.values[event])
                 previous = event
             if world[SUBMITS][agent]:
                 index = self.scenario.submits[agent] - world[SUBMITS][agent]
-                after = _with_item(world, SUBMITS, agent, world[SUBMITS][agent] - 1)
+                after = with_item(world, SUBMITS, agent, world[SUBMITS][agent] - 1)
                 peer = after[SEEN][1 - agent]
                 number = self.machines[world[MACHINES][agent]]._stream.next_number
-                after = _with_item(after, SEEN, 1 - agent, (peer[0], (*peer[1], number), *peer[2:]))
+                after = with_item(after, SEEN, 1 - agent, (peer[0], (*peer[1], number), *peer[2:]))
                 yield f"{who} submits {index}", self._step(after, agent, Submit(body=bytes([index])))
             if world[STARTS][agent] and self._receiving(world, agent).state is Receiving.IDLE:
-                after = _with_item(world, STARTS, agent, world[STARTS][agent] - 1)
+                after = with_item(world, STARTS, agent, world[STARTS][agent] - 1)
                 yield f"{who} starts", self._step(after, agent, StartRotation(server="new"))
         for index, queue in enumerate(world[QUEUES]):
             if queue[MESSAGES] and queue[SUBSCRIBED] and not queue[PUSHED] and world[SERVERS][queue[SERVER]] == UP:
                 yield f"queue {index} pushes", self._push(world, index)
         for server, state in enumerate(world[SERVERS]):
             if state == DOWN:
-                yield f"server {server} is back", _with_item(world, SERVERS, server, UP)
+                yield f"server {server} is back", with_item(world, SERVERS, server, UP)
 
     def _ticks(self, world: World) -> Iterator[tuple[str, World]]:
         for agent in (ALICE, BOB):
@@ -256,18 +232,18 @@ class Model:
                     if after is not None:
                         yield f"{who} runs {self.label(effect)}, no reply", after
                     if isinstance(value, Acknowledge):
-                        lost = _with_item(world, TODO, agent, _without(world[TODO][agent], effect))
+                        lost = with_item(world, TODO, agent, without(world[TODO][agent], effect))
                         yield f"{who} loses {self.label(effect)}", self._todo(lost, agent, Subscribe(queue=value.queue))
                 if s.repeat:
                     after = self._run(world, agent, effect, reply=True)
-                    again = (
-                        None if after is None else self._run(self._todo(after, agent, value), agent, effect, reply=True)
-                    )
+                    if after is None:
+                        continue
+                    again = self._run(self._todo(after, agent, value), agent, effect, reply=True)
                     if again is not None:
-                        yield f"{who} runs twice {self.label(effect)}", after
+                        yield f"{who} runs twice {self.label(effect)}", again
             if s.repeat:
                 for event in world[REPLIES][agent]:
-                    after = _with_item(world, REPLIES, agent, _without(world[REPLIES][agent], event))
+                    after = with_item(world, REPLIES, agent, without(world[REPLIES][agent], event))
                     value = self.values[event]
                     if isinstance(value, QueueCreated):
                         # An answer that nobody waits for any more is reported each time it comes.
@@ -277,14 +253,14 @@ class Model:
                         self._step(self._step(after, agent, value), agent, value),
                     )
             if world[ABORTS]:
-                yield from self._user(_with(world, ABORTS, world[ABORTS] - 1), agent, AbortRotation())
+                yield from self._user(with_field(world, ABORTS, world[ABORTS] - 1), agent, AbortRotation())
             if s.forces:
                 yield from self._user(world, agent, ForceRotation())
         for server, state in enumerate(world[SERVERS]):
             if s.outage and state == UP:
-                yield f"server {server} goes down", _with_item(world, SERVERS, server, DOWN)
+                yield f"server {server} goes down", with_item(world, SERVERS, server, DOWN)
             if server in s.death and state == UP:
-                yield f"server {server} dies", _with_item(world, SERVERS, server, DEAD)
+                yield f"server {server} dies", with_item(world, SERVERS, server, DEAD)
         if s.intruder:
             for index, queue in enumerate(world[QUEUES]):
                 if not queue[KEY]:
@@ -302,9 +278,6 @@ class Model:
 
     # --- one step of a machine -------------------------------------------------------------------
 
-    def _receiving(self, world: World, agent: int) -> Any:
-        return self.machines[world[MACHINES][agent]]._receiving
-
     def _step(self, world: World, agent: int, event: Event) -> World:
         before = world[MACHINES][agent]
         key = (before, event)
@@ -314,7 +287,7 @@ class Model:
             effects = connection.step(event, 0)
             known = self._steps[key] = (self.adopt(connection), effects)
         after, effects = known
-        world = _with_item(world, MACHINES, agent, after)
+        world = with_item(world, MACHINES, agent, after)
         if effects:
             world = self._effects(world, agent, effects, event, before)
         if after != before:
@@ -327,7 +300,7 @@ class Model:
             match effect:
                 case Deliver() | Gap() | GivenUp() | Orphan():
                     self._check_loss(world, agent, effect)
-                    world = _with_item(world, SEEN, agent, self._see(world[SEEN][agent], effect))
+                    world = with_item(world, SEEN, agent, self._see(world[SEEN][agent], effect))
                 case Equivocation() | Replay() | Malformed():
                     raise Violation(f"an honest peer was accused: {effect}")
                 case Ended():
@@ -346,38 +319,10 @@ class Model:
                     pass
         return world
 
-    def _see(self, seen: Any, effect: Deliver | Gap | GivenUp | Orphan) -> Any:
-        expected, numbers, named, gave_up, orphans = seen
-        match effect:
-            case Deliver():
-                index = effect.body[0]
-                if index >= len(numbers) or numbers[index] != effect.number:
-                    raise Violation(f"number {effect.number} was delivered with the body {index}, which is not its own")
-                if index < expected:
-                    raise Violation(
-                        f"body {index} was delivered after body {expected - 1}: a duplicate or out of order"
-                    )
-                missing = [body for body in range(expected, index) if numbers[body] not in named]
-                if missing:
-                    raise Violation(f"bodies {missing} were skipped, and no gap names them")
-                return (index + 1, numbers, named, gave_up, orphans)
-            case Gap():
-                if not gave_up and not self.scenario.drop:
-                    raise Violation(f"a gap was reported although nothing was given up: {effect}")
-                if effect.first > effect.last:
-                    raise Violation(f"a gap is empty: {effect}")
-                return (expected, numbers, (*named, *range(effect.first, effect.last + 1)), gave_up, orphans)
-            case GivenUp():
-                return (expected, numbers, named, True, orphans)
-            case Orphan():
-                if effect.queue.sender_id in orphans:
-                    raise Violation("an orphan was reported twice")
-                return (expected, numbers, named, gave_up, (*orphans, effect.queue.sender_id))
-
     def _todo(self, world: World, agent: int, effect: Effect) -> World:
         number = self.number(effect)
         todo = world[TODO][agent]
-        return world if number in todo else _with_item(world, TODO, agent, tuple(sorted((*todo, number))))
+        return world if number in todo else with_item(world, TODO, agent, tuple(sorted((*todo, number))))
 
     # --- servers ---------------------------------------------------------------------------------
 
@@ -385,7 +330,7 @@ class Model:
         queue = list(world[QUEUES][index])
         for field, value in changes.items():
             queue[field] = value
-        return _with_item(world, QUEUES, index, tuple(queue))
+        return with_item(world, QUEUES, index, tuple(queue))
 
     def _push(self, world: World, index: int) -> World:
         queue = world[QUEUES][index]
@@ -398,7 +343,7 @@ class Model:
         if self.scenario.atomic:
             return self._step(world, agent, event)
         replies = tuple(sorted((*world[REPLIES][agent], self.number(event))))
-        return _with_item(world, REPLIES, agent, replies)
+        return with_item(world, REPLIES, agent, replies)
 
     def _run(self, world: World, agent: int, number: int, *, reply: bool) -> World | None:
         """Carry an effect out on its server; None when the server cannot be reached."""
@@ -406,10 +351,10 @@ class Model:
         if isinstance(effect, CreateQueue):
             if len(world[QUEUES]) >= 60:
                 return None
-            done = _with_item(world, TODO, agent, _without(world[TODO][agent], number))
+            done = with_item(world, TODO, agent, without(world[TODO][agent], number))
             index = len(world[QUEUES])
-            done = _with(done, QUEUES, (*done[QUEUES], (agent, index, True, 0, False, (), 0, False, False)))
-            done = _with(done, SERVERS, (*done[SERVERS], UP))
+            done = with_field(done, QUEUES, (*done[QUEUES], (agent, index, True, 0, False, (), 0, False, False)))
+            done = with_field(done, SERVERS, (*done[SERVERS], UP))
             event: Event | None = QueueCreated(effect=effect.id, queue=address(index))
         else:
             index = effect.queue.sender_id[0]
@@ -420,7 +365,7 @@ class Model:
                 if self._step(world, agent, Failed(effect=effect.id, failure=Failure.QUOTA)) != world:
                     raise Violation("a full queue changed something")
                 return None
-            done = _with_item(world, TODO, agent, _without(world[TODO][agent], number))
+            done = with_item(world, TODO, agent, without(world[TODO][agent], number))
             done, event = self._serve(done, agent, index, effect)
         if event is None:
             return done
@@ -476,7 +421,7 @@ class Model:
                 raise AssertionError(effect)
 
     def _server_key(self, agent: int) -> bytes:
-        return _SERVER_KEYS[agent]
+        return SERVER_KEYS[agent]
 
     def _crash(self, world: World, agent: int) -> World:
         """What was stored is all that is left: the held message, requests and replies are gone."""
@@ -487,171 +432,11 @@ class Model:
             connection = Connection.load(machine.dump(), patience=machine._patience, entropy=machine._entropy)
             known = self._restarts[before] = (self.adopt(connection), connection.resume())
         after, effects = known
-        world = _with_item(world, MACHINES, agent, after)
-        world = _with_item(_with_item(world, TODO, agent, ()), REPLIES, agent, ())
+        world = with_item(world, MACHINES, agent, after)
+        world = with_item(with_item(world, TODO, agent, ()), REPLIES, agent, ())
         for index, queue in enumerate(world[QUEUES]):
             if queue[OWNER] == agent:
                 world = self._queue(world, index, {SUBSCRIBED: False, PUSHED: False})
         for effect in effects:
             world = self._todo(world, agent, effect)
         return world
-
-    # --- invariants ------------------------------------------------------------------------------
-
-    def _check(self, world: World) -> None:
-        """What holds between the two machines at all times."""
-        for agent in (ALICE, BOB):
-            machine = self.machines[world[MACHINES][agent]]
-            side = machine._receiving
-            peer = self.machines[world[MACHINES][1 - agent]]._sending
-            if peer.queue.address not in (side.queue.address, side.other) and not self._forgiven(world):
-                may = peer.new is not None and peer.new.address == side.queue.address
-                if not (may and peer.state in MAY_HAVE_SWITCHED):
-                    raise Violation(f"{NAMES[1 - agent]} sends to a queue that {NAMES[agent]} has left")
-            knows = peer.new is not None and peer.new.address == side.other and peer.state in MAY_HAVE_SWITCHED
-            if side.state in HOLDING and peer.queue.address != side.other and not knows:
-                raise Violation(f"{NAMES[agent]} is committed to a queue that {NAMES[1 - agent]} does not know")
-            going_on = side.state is Receiving.READY or side.state in HOLDING
-            if going_on and world[QUEUES][side.other.sender_id[0]][KEY] != 2 - agent:
-                raise Violation(f"{NAMES[agent]} goes on with a queue that is not secured with the peer's key")
-            if machine._held is not None and side.state not in HOLDING:
-                raise Violation("a message is held without reason")
-
-    def _excused(self, world: World) -> bool:
-        """Whether a deadline may have to end something."""
-        s = self.scenario
-        return DEAD in world[SERVERS] or bool(s.aborts or s.forces or s.early_deadlines or s.drop or s.intruder)
-
-    def _check_loss(self, world: World, agent: int, effect: Deliver | Gap | GivenUp | Orphan) -> None:
-        if isinstance(effect, GivenUp) and not self._excused(world):
-            raise Violation("a queue was given up although its server is alive")
-        peer = self.machines[world[MACHINES][1 - agent]]._stream
-        if isinstance(effect, Gap) and effect.last > peer.last_accepted:
-            raise Violation("a gap names a message that is still to come")
-
-    def _forgiven(self, world: World) -> bool:
-        """After something was given up, a party may have to find out by AUTH and its deadline."""
-        return any(seen[3] for seen in world[SEEN]) or self.scenario.drop
-
-    def _check_acknowledge(self, machine: Connection, effect: Acknowledge, event: Event) -> None:
-        side = machine._receiving
-        body = event.body if isinstance(event, Received) and event.queue == effect.queue else b""
-        if side.state in HOLDING and effect.queue == side.other and body and _stream_number(body):
-            raise Violation("the first message of the new queue was acknowledged before the old queue was drained")
-
-    def _check_suspend(self, world: World, agent: int, before: Connection, after: Connection, event: Event) -> None:
-        if before._receiving.state in (Receiving.SUSPENDING, Receiving.DRAINING) or isinstance(
-            event, (Tick, ForceRotation)
-        ):
-            return
-        peer_switched = self.machines[world[MACHINES][1 - agent]]._sending.queue.address == after._receiving.other
-        number = after._receiving.switch_number
-        if not peer_switched and any(entry.number == number for entry in after._stream.outbox):
-            raise Violation("the old queue is suspended before QSWITCH was accepted")
-
-    def _check_suspended(self, world: World, agent: int, index: int) -> None:
-        if self._receiving(world, agent).state not in (Receiving.SUSPENDING, Receiving.DRAINING, Receiving.DELETING,
-                                                       Receiving.IDLE):  # fmt: skip
-            raise Violation("a queue in use was suspended")
-
-    def _check_delete(self, world: World, agent: int, index: int) -> None:
-        queue, side = world[QUEUES][index], self._receiving(world, agent)
-        gave_up = world[SEEN][agent][3]
-        if index == side.queue.address.sender_id[0]:
-            raise Violation("the receive queue was deleted")
-        delivered = self.machines[world[MACHINES][agent]]._stream.delivered
-        # What is still in the sender's outbox will come again through the new queue.
-        sent = self.machines[world[MACHINES][1 - agent]]._stream.last_accepted
-        elsewhere = {
-            _stream_number(self.values[frame])
-            for other, kept in enumerate(world[QUEUES])
-            if other != index and kept[OWNER] == agent
-            for _, frame in kept[MESSAGES]
-        }
-        numbers = {_stream_number(self.values[frame]) for _, frame in queue[MESSAGES]}
-        undelivered = [number for number in numbers - elsewhere if delivered < number <= sent]
-        if undelivered and not gave_up:
-            raise Violation(f"a queue was deleted with {len(undelivered)} undelivered messages in it")
-        if side.state is Receiving.DELETING and not queue[SUSPENDED] and not gave_up and side.last is None:
-            raise Violation("the old queue was deleted before it was suspended")
-
-    def _check_send(self, world: World, agent: int, index: int, effect: Send) -> None:
-        owner = self._receiving(world, 1 - agent)
-        number = _stream_number(effect.frame)
-        if number and owner.other == effect.queue and owner.state in (
-            Receiving.OFFERED, Receiving.SECURING, Receiving.READY
-        ):  # fmt: skip
-            raise Violation("the stream went to the new queue before its owner was committed to it")
-        sender = self.machines[world[MACHINES][agent]]
-        if number and effect.queue != sender._sending.queue.address:
-            # A request that was under way when the queue was left; the server may still take it.
-            return
-        if number and sum(isinstance(self.values[n], Send) and self.values[n].queue == effect.queue
-                          and _stream_number(self.values[n].frame) > 0
-                          for n in world[TODO][agent]):  # fmt: skip
-            raise Violation("two messages of the stream are in flight in one queue")
-
-    def ended(self, world: World) -> bool:
-        """Whether everything that can come to an end has come to a good one."""
-        if any(world[SUBMITS]) or any(world[STARTS]) or any(world[REPLIES]):
-            return False
-        for agent in (ALICE, BOB):
-            machine = self.machines[world[MACHINES][agent]]
-            sending = machine._sending
-            if machine._receiving.state is not Receiving.IDLE or machine._held is not None:
-                return False
-            blocked = self._dead(world, sending.queue.address)
-            waits = sending.state is Sending.HELLO_SENT and sending.new and self._dead(world, sending.new.address)
-            reader = self.machines[world[MACHINES][1 - agent]]._receiving.queue.address
-            # QSWITCH may be lost in a gap or on a dead server: then the sender finds out when it has something to send.
-            unaware = (
-                (self._forgiven(world) or DEAD in world[SERVERS])
-                and sending.new is not None
-                and sending.new.address == reader
-            )
-            if sending.state is not Sending.IDLE and not waits and not (unaware and sending.state in MAY_HAVE_SWITCHED):
-                return False
-            if machine._stream.outbox and not blocked:
-                return False
-            expected, numbers, named, gave_up, _ = world[SEEN][1 - agent]
-            if self._dead(world, reader) or blocked or self.scenario.drop:
-                continue
-            missing = [number for number in numbers[expected:] if number not in named]
-            if missing and not gave_up:
-                return False
-            if not unaware and sending.queue.address != reader:
-                return False
-        return True
-
-    def _dead(self, world: World, queue: QueueAddress) -> bool:
-        return bool(world[SERVERS][world[QUEUES][queue.sender_id[0]][SERVER]] == DEAD)
-
-
-def _with(world: World, field: int, value: Any) -> World:
-    return (*world[:field], value, *world[field + 1 :])
-
-
-def _with_item(world: World, field: int, index: int, value: Any) -> World:
-    items = world[field]
-    return (*world[:field], (*items[:index], value, *items[index + 1 :]), *world[field + 1 :])
-
-
-def _without(items: tuple[int, ...], item: int) -> tuple[int, ...]:
-    position = items.index(item)
-    return (*items[:position], *items[position + 1 :])
-
-
-def _stream_number(frame: bytes) -> int:
-    return int.from_bytes(frame[1:9], "big")
-
-
-def _short(value: Any) -> str:
-    name = type(value).__name__
-    number = ""
-    frame = getattr(value, "frame", None) or getattr(value, "body", None)
-    if frame:
-        decoded = decode_frame(frame)
-        number = f" {type(decoded.message).__name__} {decoded.number}"
-    queue = getattr(value, "queue", None)
-    place = f" at {queue.sender_id[0]}" if queue is not None else f" {getattr(value, 'effect', '')}"
-    return f"{name}{number}{place}"

@@ -101,3 +101,8 @@ def test_stored_bytes_that_are_no_address_are_an_error_of_the_storage(stored: bo
     for tail in (b"\x00\x01\x00", b"\x00\x00\x01\x00\x01a", b"\x00\x01\x01\x00\x01A", b"\x00\x01\x01\x00\x01\xe9"):
         with pytest.raises(StateError if stored else DecodeError):
             ServerAddress.read(Reader(bytes(32) + tail, "address", stored=stored))
+
+
+def test_a_port_is_a_whole_number() -> None:
+    with pytest.raises(TypeError):
+        ServerAddress(hosts=("queue.example.org",), port=443.0, fingerprint=bytes(32))  # type: ignore[arg-type]

@@ -316,9 +316,9 @@ def test_an_update_with_foreign_randomness_or_a_false_confirmation_is_refused() 
     message_key, _ = suite.kdf.step(pair.owner._chain_key)
     frame = pair.update()
     body = suite.aead(message_key).decrypt(frame[16:28], frame[28:], qctx + frame[:16])
-    for place in (8, 60):  # The confirmation, and the sealed randomness.
+    for place, verdict in ((8, Tampered), (60, MissingKey)):  # The confirmation, and the sealed randomness.
         forged = body[:place] + bytes([body[place] ^ 1]) + body[place + 1 :]
-        assert isinstance(refused(pair.owner, seal_body(suite, qctx, message_key, frame[:16], forged, b"")), Tampered)
+        assert isinstance(refused(pair.owner, seal_body(suite, qctx, message_key, frame[:16], forged, b"")), verdict)
     assert pair.owner.open(frame) == Updated(1, 1, 0)
 
 
@@ -353,6 +353,39 @@ def test_a_poison_frame_is_given_up_explicitly_and_recorded() -> None:
     assert pair.owner.discarded == (2,)
     assert isinstance(refused(pair.owner, second), Passed)
     assert pair.owner.open(third) == Message(3, 0, b"3")
+
+
+def test_after_a_discarded_update_the_reader_says_that_an_update_is_missing() -> None:
+    pair = Pair()
+    pair.update()
+    after = pair.send(b"after", b"later")
+    pair.owner.discard(1)
+    for frame in after:
+        verdict = refused(pair.owner, frame)
+        assert isinstance(verdict, EpochGap)
+        assert "reset" in str(verdict)
+        assert (verdict.epoch, verdict.current) == (1, 0)
+
+
+def test_an_offer_that_was_never_persisted_ends_in_a_missing_key() -> None:
+    """The owner crashed after sending it: the service has a key under an id that the owner makes anew."""
+    pair = Pair()
+    before = pair.owner.dump()
+    update = pair.offer()
+    restored = Dequeuer.load(before)
+    restored.offer_key()
+    verdict = refused(restored, update)
+    assert isinstance(verdict, MissingKey)
+    assert verdict.key_id == 1
+
+
+@pytest.mark.parametrize("seq", [1.0, "1", None])
+def test_only_a_whole_number_is_discarded(seq: object) -> None:
+    pair = Pair()
+    before = pair.owner.dump()
+    with pytest.raises(TypeError):
+        pair.owner.discard(seq)  # type: ignore[arg-type]
+    assert pair.owner.dump() == before
 
 
 def test_discards_are_bounded() -> None:

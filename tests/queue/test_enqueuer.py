@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -23,6 +25,7 @@ from qsratchet import (
     MisuseError,
     OfferRejected,
     Padding,
+    Tampered,
     Updated,
     UpdatePolicy,
     header_of,
@@ -81,7 +84,36 @@ def test_an_update_by_age_counts_from_the_last_update_on_the_callers_clock() -> 
 def test_a_clock_that_goes_back_is_no_reason_for_an_update() -> None:
     pair = Pair(update=UpdatePolicy(frames=None, seconds=60))
     pair.update(now=1_000)
-    assert [frame.type for frame in pair.service.enqueue(b"m", now=10)] == [FrameType.DATA]
+    assert [frame.type for frame in pair.service.enqueue(b"m", now=941)] == [FrameType.DATA]
+
+
+def test_a_clock_that_was_far_ahead_once_does_not_switch_updates_off() -> None:
+    pair = Pair(update=UpdatePolicy(frames=None, seconds=60))
+    pair.update(now=1_700_000_000_000)
+    assert [frame.type for frame in pair.service.enqueue(b"m", now=1_700_000_000)] == [FrameType.UPDATE, FrameType.DATA]
+    assert [frame.type for frame in pair.service.enqueue(b"m", now=1_700_000_001)] == [FrameType.DATA]
+
+
+@pytest.mark.parametrize("now", [1.5, None, "1"])
+def test_a_clock_counts_whole_seconds(now: Any) -> None:
+    pair = Pair(update=UpdatePolicy(frames=None, seconds=60))
+    before = pair.service.dump()
+    for call in (pair.service.update, lambda now: pair.service.enqueue(b"m", now=now)):
+        with pytest.raises(TypeError):
+            call(now=now)
+    with pytest.raises(TypeError):
+        Enqueuer.create(pair.request, now=now)
+    assert pair.service.dump() == before
+
+
+@pytest.mark.parametrize("aad", [None, 0, "", "text"])
+def test_associated_data_that_is_not_bytes_is_refused_and_never_dropped(aad: object) -> None:
+    pair = Pair()
+    for call in (lambda: pair.service.enqueue(b"m", now=0, aad=aad), lambda: pair.owner.open(b"", aad=aad)):  # type: ignore[arg-type]
+        with pytest.raises(TypeError):
+            call()
+    [frame] = pair.service.enqueue(b"m", now=0, aad=memoryview(b"\0"))
+    assert isinstance(pair.owner.open_many([frame.data])[0], Tampered)
 
 
 def test_no_policy_lets_an_epoch_grow_over_the_cap() -> None:

@@ -9,6 +9,7 @@ from qsratchet import (
     SUITES,
     Dequeuer,
     Duplicate,
+    EpochGap,
     FrameRejected,
     FrameType,
     Gap,
@@ -24,6 +25,7 @@ from qsratchet import (
     MisuseError,
     OutsideGrant,
     OwnerKeys,
+    RolledBack,
     StateError,
     Tampered,
     UnexpectedInit,
@@ -150,10 +152,24 @@ def test_a_grant_checks_a_head_of_its_epoch() -> None:
     assert grant.verify_head(head, nonce, next_seq=2) == Head(3, 0, range(2, 3))
     with pytest.raises(HeadRejected, match="does not authenticate"):
         grant.verify_head(head, bytes(16), next_seq=2)
+    with pytest.raises(RolledBack):
+        grant.verify_head(head, nonce, next_seq=4)
     pair.update()
     nonce, head = pair.head()
     with pytest.raises(HeadAhead):
         grant.verify_head(head, nonce, next_seq=2)
+
+
+def test_a_grant_that_claims_other_ids_opens_nothing() -> None:
+    pair = Pair()
+    frames = [pair.frames[0].data, *pair.send(b"1")]
+    grant = pair.owner.grant()
+    assert grant.open(frames[1]) == Message(1, 0, b"1")
+    for service_id, queue_id in ((b"service", b"mallory"), (b"other", b"queue")):
+        relabelled = Grant.decode(grant.encode())
+        relabelled.service_id, relabelled.queue_id = service_id, queue_id
+        results = Grant.decode(relabelled.encode()).open_many(frames)
+        assert [type(result) for result in results] == [Tampered, Tampered]
 
 
 def test_a_grant_holds_no_private_key_and_no_join_secret() -> None:
@@ -179,14 +195,16 @@ def test_a_walk_refuses_what_does_not_fit_and_goes_on() -> None:
     refuses(control[0][:-1] + b"?", Tampered)
     assert walk.open(control[0]).epoch == 0
     refuses(control[0], UnexpectedInit)
-    refuses(control[2], WrongEpoch)
+    refuses(control[2], EpochGap)
+    refuses(pack_header(FrameType.UPDATE, 1, 1, 1) + control[1][16:], WrongEpoch)
+    refuses(pack_header(FrameType.UPDATE, 1, 0, 6), MalformedFrame)
     refuses(pack_header(FrameType.UPDATE, 3, 0, 6) + control[1][16:], WrongSuite)
     refuses(pack_header(FrameType.UPDATE, 1, 0, 5) + control[1][16:], Tampered)
     refuses(pack_header(FrameType.UPDATE, 1, 0, EPOCH_CAP + 1) + control[1][16:], WrongEpoch)
     assert walk.open(control[1]).epoch == 1
     assert "epoch=1" in repr(walk)
     for frame in (pair.frames[1].data, pair.service.head(bytes(16))):
-        with pytest.raises(MisuseError, match="INIT and UPDATE"):
+        with pytest.raises(MalformedFrame, match="INIT and UPDATE"):
             walk.open(frame)
 
 
@@ -232,10 +250,11 @@ def test_damaged_grants_and_keys_are_refused() -> None:
     ids = lv(b"s") + lv(b"q")
     key = bytes(36)
     for body in (
-        u16(0x7777) + bytes(12) + bytes(64) + ids,
-        u16(1) + bytes(12) + bytes(64) + ids,
-        u16(1) + bytes(11) + b"\1" + bytes(64) + ids + b"?",
-        u16(1) + bytes(11) + b"\1" + bytes(64) + lv(b"") + lv(b"q"),
+        u16(0x7777) + bytes(12) + bytes(64) + ids + b"\1\0\1",
+        u16(1) + bytes(12) + bytes(64) + ids + b"\1\0\1",
+        u16(1) + bytes(11) + b"\1" + bytes(64) + ids + b"\1\0\1?",
+        u16(1) + bytes(11) + b"\1" + bytes(64) + ids,
+        u16(1) + bytes(11) + b"\1" + bytes(64) + lv(b"") + lv(b"q") + b"\1\0\1",
     ):
         with pytest.raises(StateError):
             Grant.decode(document(Kind.GRANT, 1, body))

@@ -128,10 +128,13 @@ def dequeuer(
     first: int = 1,
     following: int = 1,
     tags: bytes = bytes(16),
+    discarded: tuple[int, ...] = (),
 ) -> bytes:
     listed = u8(len(suites)) + b"".join(map(u16, suites))
     seeds = u8(len(keys)) + b"".join(u32(key) + bytes(32) for key in keys)
-    head = u64(1) + lv(b"s") + lv(b"q") + listed + seeds + u16(0) + u8(phase)
+    head = (
+        u64(1) + lv(b"s") + lv(b"q") + listed + seeds + u16(len(discarded)) + b"".join(map(u64, discarded)) + u8(phase)
+    )
     chain = u16(suite) + bytes(32) + u32(0) + u64(first) + u64(following) + bytes(32) + lv(tags)
     return document(Kind.DEQUEUER, 1, head + (bytes(32) if phase == 1 else chain))
 
@@ -164,6 +167,9 @@ def test_the_shape_of_the_next_test_is_right() -> None:
         dequeuer(following=65537),
         dequeuer(following=1 << 63, first=(1 << 63) - 1),
         dequeuer(tags=b""),
+        dequeuer(discarded=(5,)),
+        dequeuer(discarded=(0, 0)),
+        dequeuer(discarded=tuple(range(300)), following=400, tags=bytes(1024)),
         dequeuer(tags=bytes(32)),
     ],
 )
@@ -234,6 +240,7 @@ def test_objects_with_secrets_are_neither_pickled_copied_hashed_nor_printed() ->
         == "<Dequeuer queue=7175657565 suite=open epoch=0 next=0 key=0 generation=1>"
     )
     assert "join_secret=no" in repr(pair.owner.owner_keys())
+    assert repr(Message(1, 0, b"plaintext")) == "Message(seq=1, epoch=0, body=<9 bytes>, missing=range(0, 0))"
     assert repr(pair.owner.offer_key()) == "<KeyOffer key_id=1 suite=0x0001>"
 
 

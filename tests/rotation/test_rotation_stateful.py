@@ -8,7 +8,8 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
 
-from tests.explorer.world import FAULTS, Model, Scenario
+from tests.explorer.shape import FAULTS, Scenario
+from tests.explorer.world import Model
 
 _BUSY: dict[str, Any] = {"submits": (6, 6), "starts": (3, 3), "faults": 15, "repeat": True, "outage": True}
 

@@ -17,6 +17,7 @@ from qsratchet.rotation import (
     Deleted,
     DeleteQueue,
     Deliver,
+    Effect,
     Ended,
     Equivocation,
     Failed,
@@ -217,7 +218,7 @@ def test_a_sender_learns_of_an_abort_by_auth_in_the_new_queue() -> None:
 @pytest.mark.parametrize("state", [state for state in Receiving if state is not Receiving.IDLE], ids=str)
 def test_every_receiving_state_ends_by_deadlines_alone_when_no_server_answers(state: Receiving) -> None:
     connection = RECEIVING_STAGES[state]()
-    reports = []
+    reports: list[Effect] = []
     for turn in range(1, 6):
         reports += connection.step(Tick(), turn * _LATE)
     assert connection.status()[0].phase is Receiving.IDLE

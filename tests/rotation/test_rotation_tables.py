@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from enum import Enum
 from itertools import product
+from typing import Any
 
 import pytest
 
@@ -12,6 +13,7 @@ from qsratchet.rotation import (
     AbortRotation,
     ForceRotation,
     IllegalTransition,
+    QueueAddress,
     Receiving,
     Sending,
     StartRotation,
@@ -43,12 +45,13 @@ def test_the_receiving_side_follows_its_table_or_raises_and_changes_nothing(
 ) -> None:
     turn = turn_of(RECEIVING_STAGES[state])
     before = turn.receiving, turn.sending, turn.stream
-    given = {
+    inputs: dict[ReceivingInput, str | QueueAddress | SenderKeys] = {
         ReceivingInput.START: "new",
         ReceivingInput.CREATED: NEW,
         ReceivingInput.QKEYS: SenderKeys(server_key=bytes(32), dh_key=other_dh_key()),
         ReceivingInput.QHELLO_WITH_KEYS: SenderKeys(server_key=bytes(32), dh_key=other_dh_key()),
-    }.get(input)
+    }
+    given = inputs.get(input)
     row = RECEIVING.get((state, input))
     if row is None:
         with pytest.raises(IllegalTransition) as caught:
@@ -121,13 +124,13 @@ def test_abort_stands_before_the_commit_point_and_force_after_it() -> None:
 
 
 def test_every_state_can_be_reached_and_left_and_every_input_and_action_is_used() -> None:
-    for table, states, inputs, actions in (
+    machines: list[tuple[dict[Any, Any], type[Enum], type[Enum], type[Enum]]] = [
         (RECEIVING, Receiving, ReceivingInput, ReceivingAction),
         (SENDING, Sending, SendingInput, SendingAction),
-    ):
-        rows: dict[tuple[Enum, Enum], object] = dict(table)  # type: ignore[call-overload]
-        assert {key[0] for key in rows} == set(states)
-        assert {row.next for row in table.values()} == set(states)  # type: ignore[attr-defined]
-        assert {key[1] for key in rows} == set(inputs)
-        assert {action for row in table.values() for action in row.actions} == set(actions)  # type: ignore[attr-defined]
+    ]
+    for table, states, inputs, actions in machines:
+        assert {state for state, _ in table} == set(states)
+        assert {row.next for row in table.values()} == set(states)
+        assert {input for _, input in table} == set(inputs)
+        assert {action for row in table.values() for action in row.actions} == set(actions)
     assert set(COMMANDS.values()) == set(Command)

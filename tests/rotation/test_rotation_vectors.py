@@ -21,7 +21,7 @@ from qsratchet.rotation.keys import authentic, derive_for_receiver, derive_for_s
 from qsratchet.rotation.messages import QHello, SenderKeys, decode_frame, encode_frame
 
 _VECTORS: dict[str, Any] = json.loads((Path(__file__).parent.parent / "vectors" / "rotation_v1.json").read_text())
-_INPUTS = {
+_INPUTS: dict[str, Any] = {
     name: value if "server" in name and "key" not in name else bytes.fromhex(value)
     for name, value in _VECTORS["inputs"].items()
 }

@@ -213,7 +213,7 @@ def grant_cases(story: Story) -> list[Json]:
     add("INIT, altered", whole, flipped(init, 60), b"", "tampered")
     add("INIT, cut short", whole, init[:-1], b"", "tampered")
     add("INIT, with another key id", whole, altered(init, 16, u32(1)), b"", "tampered")
-    add("INIT under another number", whole, altered(init, 8, u64(2)), b"", "malformed")
+    add("INIT under another number", whole, altered(init, 8, u64(2)), b"", "outside grant")
     add("a head", whole, altered(frames[2], 1, u8(4)), b"", "malformed")
     add("other data of the caller", whole, frames[2], b"", "tampered")
     add("DATA, altered", whole, flipped(frames[2], -1), story.aads[2], "tampered")

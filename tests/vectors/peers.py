@@ -28,6 +28,7 @@ from tests.vectors.reference import (
     Request,
     aead,
     context,
+    digest,
     document,
     head_proof,
     hpke_seal,
@@ -77,7 +78,7 @@ class Service:
         if suite is None:
             raise Refused("no common suite")
         require(len(request.public_key) == PUBLIC_KEY_SIZE[SUITES[suite][0]], "unusable key")
-        qctx = context(suite, request.service_id, request.queue_id, request.suites, request.public_key)
+        qctx = context(suite, request.service_id, request.queue_id, request.suites, digest(suite, request.public_key))
         service = cls(suite, 0, 0, 0, 0, 0, 0, qctx, b"", request.public_key, entropy)
         header = make_header(INIT, suite, 0, 0)
         confirmation, ct = service._inject(header, request.join_secret, 0, request.public_key, 0)
@@ -173,11 +174,12 @@ class Chain:
     """Where a reader is, once it has read INIT."""
 
     suite: int
-    qctx: bytes
+    key_hash: bytes
     epoch: int
     first: int
     next: int
     ck: bytes
+    qctx: bytes
     tags: dict[int, bytes] = field(default_factory=dict)
 
     def remembered(self) -> range:
@@ -220,7 +222,8 @@ class Owner:
             tag = chain.tags.get(seq)
             raise Refused("passed" if tag is None else "duplicate" if tag == frame[-16:] else "fork")
         require(type_ != INIT, "unexpected init")
-        require(epoch == chain.epoch or (epoch > chain.epoch and seq != chain.next), "wrong epoch")
+        given_up = any(number >= chain.first for number in self.discarded)
+        require(epoch == chain.epoch or (epoch > chain.epoch and (seq != chain.next or given_up)), "wrong epoch")
         require(epoch == chain.epoch, "epoch gap")
         require(seq - chain.first + (type_ == DATA) < EPOCH_FRAMES, "malformed")
         if seq > chain.next:
@@ -249,9 +252,10 @@ class Owner:
         key_id, confirmation, ct = int.from_bytes(frame[16:20], "big"), frame[20:52], frame[52:]
         require(epoch == 0 and key_id == 0, "tampered")
         assert self.join_secret is not None
-        qctx = context(suite, self.service_id, self.queue_id, self.suites, public_key_of(kem, self.keys[0]))
+        key_hash = digest(suite, public_key_of(kem, self.keys[0]))
+        qctx = context(suite, self.service_id, self.queue_id, self.suites, key_hash)
         ck = Injection(suite, qctx, frame[:16], 0, 0).open(self.join_secret, self.keys[0], ct, confirmation)
-        self.chain, self.join_secret = Chain(suite, qctx, 0, 1, 0, ck), None
+        self.chain, self.join_secret = Chain(suite, key_hash, 0, 1, 0, ck, qctx), None
         self._advance(self.chain, 0, frame[-16:])
 
     def _open_update(self, chain: Chain, ck: bytes, frame: bytes, body: bytes) -> tuple[int, bytes]:
@@ -262,7 +266,7 @@ class Owner:
         require(key_id in self.keys, "missing key")
         salt = rotation_key(chain.suite, ck, chain.qctx, chain.epoch, seq)
         injection = Injection(chain.suite, chain.qctx, frame[:16], key_id, ended)
-        return key_id, injection.open(salt, self.keys[key_id], body[40:], body[8:40])
+        return key_id, injection.open(salt, self.keys[key_id], body[40:], body[8:40], wrong_key="missing key")
 
     def _advance(self, chain: Chain, seq: int, tag: bytes | None) -> None:
         chain.next = seq + 1
@@ -306,7 +310,7 @@ class Owner:
     def grant(self) -> bytes:
         assert self.chain is not None
         c = self.chain
-        return Grant(c.suite, c.epoch, c.next, c.qctx, c.ck, self.service_id, self.queue_id).encode()
+        return Grant(c.suite, c.epoch, c.next, c.key_hash, c.ck, self.service_id, self.queue_id, self.suites).encode()
 
     def state(self) -> bytes:
         body = (
@@ -322,7 +326,7 @@ class Owner:
         if c is None:
             return document(b"QSRD", body + u8(1) + (self.join_secret or b""))
         tags = b"".join(c.tags.get(n, UNKNOWN_TAG) for n in c.remembered())
-        body += u8(2) + u16(c.suite) + c.qctx + u32(c.epoch) + u64(c.first) + u64(c.next) + c.ck + lv(tags)
+        body += u8(2) + u16(c.suite) + c.key_hash + u32(c.epoch) + u64(c.first) + u64(c.next) + c.ck + lv(tags)
         return document(b"QSRD", body)
 
     @classmethod
@@ -337,8 +341,11 @@ class Owner:
         if phase == 1:
             owner.join_secret = cursor.take(32)
         else:
+            suite, key_hash, epoch = cursor.number(2), cursor.take(32), cursor.number(4)
+            require(suite in SUITES, "malformed")
+            qctx = context(suite, service_id, queue_id, suites, key_hash)
             owner.chain = chain = Chain(
-                cursor.number(2), cursor.take(32), cursor.number(4), cursor.number(8), cursor.number(8), cursor.take(32)
+                suite, key_hash, epoch, cursor.number(8), cursor.number(8), cursor.take(32), qctx
             )
             tags = Cursor(cursor.lv())
             pairs = [(n, tags.take(16)) for n in chain.remembered()]
@@ -361,19 +368,25 @@ class Grant:
     suite: int
     epoch: int
     first: int
-    qctx: bytes
+    key_hash: bytes
     ck: bytes
     service_id: bytes
     queue_id: bytes
+    suites: tuple[int, ...]
+
+    @property
+    def qctx(self) -> bytes:
+        return context(self.suite, self.service_id, self.queue_id, self.suites, self.key_hash)
 
     def encode(self) -> bytes:
         place = u16(self.suite) + u32(self.epoch) + u64(self.first)
-        return document(b"QSRG", place + self.qctx + self.ck + lv(self.service_id) + lv(self.queue_id))
+        ids = lv(self.service_id) + lv(self.queue_id) + u8(len(self.suites)) + b"".join(map(u16, self.suites))
+        return document(b"QSRG", place + self.key_hash + self.ck + ids)
 
     @classmethod
     def decode(cls, data: bytes) -> Grant:
         c = open_document(b"QSRG", data)
-        grant = cls(c.number(2), c.number(4), c.number(8), c.take(32), c.take(32), c.id(), c.id())
+        grant = cls(c.number(2), c.number(4), c.number(8), c.take(32), c.take(32), c.id(), c.id(), c.suites())
         c.end()
         require(grant.suite in SUITES and 1 <= grant.first < SEQ_LIMIT, "malformed")
         return grant
@@ -387,8 +400,9 @@ class Grant:
             authentic = hmac.compare_digest(frame[16:52], u32(0) + injection.confirmation(self.ck, frame[52:]))
             require(authentic, "tampered")
             return None
-        require(epoch == self.epoch and 0 <= seq - self.first < EPOCH_FRAMES, "outside grant")
-        require(type_ in (DATA, UPDATE), "malformed")
+        require(type_ != HEAD, "malformed")
+        inside = type_ != INIT and epoch == self.epoch and 0 <= seq - self.first < EPOCH_FRAMES
+        require(inside, "outside grant")
         ck = next_key(suite, self.ck, seq - self.first)
         body = open_sealed(suite, ck, self.qctx, frame, aad if type_ == DATA else b"")
         if type_ == DATA:

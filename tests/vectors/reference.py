@@ -278,8 +278,9 @@ class Request:
         return request
 
 
-def context(suite: int, service_id: bytes, queue_id: bytes, suites: Sequence[int], public_key: bytes) -> bytes:
-    framed = lv(service_id) + lv(queue_id) + lv(b"".join(map(u16, suites))) + lv(public_key)
+def context(suite: int, service_id: bytes, queue_id: bytes, suites: Sequence[int], key_hash: bytes) -> bytes:
+    """Section 4.1; `key_hash` is the digest of public key 0."""
+    framed = lv(service_id) + lv(queue_id) + lv(b"".join(map(u16, suites))) + lv(key_hash)
     return digest(suite, lv(b"qsratchet-v1 context") + u8(1) + u16(suite) + framed)
 
 
@@ -316,12 +317,12 @@ class Injection:
         numbers = u32(self.key_id) + u32(self.ended)
         return expand(self.suite, chain_key, b"confirm", self.qctx + self.header + numbers + digest(self.suite, ct))
 
-    def open(self, salt: bytes, seed: bytes, ct: bytes, confirmation: bytes) -> bytes:
+    def open(self, salt: bytes, seed: bytes, ct: bytes, confirmation: bytes, *, wrong_key: str = "tampered") -> bytes:
         """The owner's side: the new chain key, if all of it matches."""
         try:
             r = hpke_open(SUITES[self.suite][0], seed, self.info(), ct)
         except (ValueError, InvalidTag):
-            raise Refused("tampered") from None
+            raise Refused(wrong_key) from None
         chain_key = self.chain_key(salt, r, ct)
         require(len(r) == 32 and hmac.compare_digest(confirmation, self.confirmation(chain_key, ct)), "tampered")
         return chain_key

@@ -95,7 +95,9 @@ def test_the_context_of_a_queue_follows_from_its_request(suite: int) -> None:
     assert request.public_key == public_key_of(SUITES[suite][0], unhex(row["key_seed"])) == unhex(row["public_key"])
     assert request.join_secret == unhex(row["join_secret"])
     assert list(request.suites) == row["suites"]
-    qctx = context(suite, unhex(row["service_id"]), unhex(row["queue_id"]), row["suites"], request.public_key)
+    qctx = context(
+        suite, unhex(row["service_id"]), unhex(row["queue_id"]), row["suites"], digest(suite, request.public_key)
+    )
     assert qctx == unhex(row["qctx"])
 
 
