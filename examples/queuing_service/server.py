@@ -8,6 +8,7 @@ This module knows sockets and framing; what is in a request is none of its busin
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from typing import Final
 
@@ -70,13 +71,21 @@ class Server:
                 await asyncio.wait((end, writing), return_when=asyncio.FIRST_COMPLETED)
                 await asyncio.wait((writing,))
                 end.cancel()
+            for task in (reading, writing):
+                error = None if task.cancelled() else task.exception()
+                if error is not None:
+                    log.info("connection ended: %s", type(error).__name__)
         finally:
             self._readers.discard(reading)
-            writer.transport.abort() if writing.cancelled() or writing.exception() else writer.close()
-        for task in (reading, writing):
-            error = None if task.cancelled() else task.exception()
-            if error is not None:
-                log.info("connection ended: %s", type(error).__name__)
+            await self._close(writer, flush=not writing.cancelled() and writing.exception() is None)
+
+    async def _close(self, writer: asyncio.StreamWriter, *, flush: bool) -> None:
+        """Close a connection, with what is still to be written if the client goes on reading."""
+        if flush:
+            writer.close()
+            with contextlib.suppress(OSError, TimeoutError):
+                await asyncio.wait_for(writer.wait_closed(), self._limits.patience)
+        writer.transport.abort()
 
     async def _read(self, reader: asyncio.StreamReader, answers: asyncio.Queue[asyncio.Task[bytes] | None]) -> None:
         if len(self._connections) > self._limits.connections:
