@@ -1,0 +1,16 @@
+"""A durable queuing service in small: one SQLite file, a length-framed protocol over TCP, the same over HTTP.
+
+    python -m examples.queuing_service --database service.db --port 7000
+
+| file | what it knows |
+|---|---|
+| `protocol` | requests, answers and faults as bytes; signatures; nothing of storage |
+| `database`, `storage` | the SQLite file: each request in one transaction; nothing of sockets |
+| `retention` | what expires and what is evicted: the records machine, carried out |
+| `service` | one request in, one answer out: the limits, the clock, the writer's thread |
+| `server`, `web` | the same service on TCP and behind HTTP |
+| `client` | the other end, for owners and senders |
+| `export` | the file as Parquet, for an audit |
+
+It listens on loopback and has no TLS: a creation request carries a secret, so on a network put TLS in front of it.
+"""

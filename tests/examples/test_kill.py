@@ -1,0 +1,25 @@
+"""Processes really killed: a short campaign.  The long one is `python -m tests.examples.kill --rounds 200`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from . import kill_agents
+from .kill import campaign
+
+
+def test_killing_loses_nothing_doubles_nothing_and_repeats_no_key(tmp_path: Path) -> None:
+    report = campaign(tmp_path, rounds=15, seed=1)
+    assert report.faults == []
+    assert sum(report.kills.values()) == 15
+    assert all(report.kills.values())
+    assert len(report.sent) > 15
+    assert report.frames > len(report.sent)
+
+
+def test_killing_agents_and_servers_while_queues_move_loses_and_doubles_nothing(tmp_path: Path) -> None:
+    report = kill_agents.campaign(tmp_path, rounds=12, seed=3)
+    assert report.faults == []
+    assert sum(report.kills.values()) == 12
+    assert min(report.submitted.values()) > 10
+    assert report.rotations > 1
