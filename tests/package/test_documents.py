@@ -19,9 +19,12 @@ def code_blocks(page: Path) -> str:
     return "\n".join(re.findall(r"^```python\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL))
 
 
-@pytest.mark.parametrize(
-    "page", [page for page in PAGES if "```python" in page.read_text()], ids=lambda page: page.name
-)
+#: Pages that are run whole.  docs/audit.md needs a Spark session and an export, and docs/rotation.md shows the shape of a
+#: host's loop: tests/spark and tests/rotation make the same calls.
+RUN_WHOLE = [ROOT / "README.md", *(ROOT / "docs" / name for name in ("guide.md", "links.md", "retention.md"))]
+
+
+@pytest.mark.parametrize("page", RUN_WHOLE, ids=lambda page: page.name)
 def test_the_code_on_a_page_runs_as_printed(page: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-c", code_blocks(page)], cwd=ROOT, capture_output=True, text=True, check=False
@@ -77,4 +80,4 @@ def test_each_benchmark_runs(name: str) -> None:
         [sys.executable, "-m", f"benchmarks.{name}", "--quick"], cwd=ROOT, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
-    assert "| " in done.stdout
+    assert re.search(r"\d", done.stdout), "it printed no figure"
