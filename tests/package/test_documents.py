@@ -19,7 +19,7 @@ def code_blocks(page: Path) -> str:
     return "\n".join(re.findall(r"^```python\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL))
 
 
-#: Pages that are run whole.  docs/audit.md needs a Spark session and an export, and docs/rotation.md shows the shape of a
+#: Pages that are run whole.  docs/audit.md needs a Spark session and an export, docs/rotation.md shows the shape of a
 #: host's loop: tests/spark and tests/rotation make the same calls.
 RUN_WHOLE = [ROOT / "README.md", *(ROOT / "docs" / name for name in ("guide.md", "links.md", "retention.md"))]
 
