@@ -212,6 +212,8 @@ def failures(run: Run) -> Iterator[Callable[[], object]]:
                 yield lambda r=reader, a=altered: r().open(a)  # type: ignore[misc]
             for other in run.frames:
                 yield lambda r=reader, o=other: r().open(o)  # type: ignore[misc]
+                # Under a number that was read before, this is a fork.
+                yield lambda r=reader, o=other: r().open(o[:-1] + bytes([o[-1] ^ 1]))  # type: ignore[misc]
             for type, id, epoch, number in (
                 (2, 0x7777, 0, seq),
                 (9, suite, 0, seq),
