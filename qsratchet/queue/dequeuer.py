@@ -36,22 +36,20 @@ from .frames import (
 )
 from .grants import Grant, OwnerKeys
 from .opened import NOTHING_MISSING, Head, Initialised, Message, Opened, Updated
+from .place import check_place
 from .policy import ReadPolicy
 from .request import CreationRequest, KeyOffer, checked_id, checked_suites, read_id, read_suites, write_suites
 from .schedule import open_body, open_head, open_init, open_run, open_update, queue_context, unpad
 from .verdicts import (
     Duplicate,
-    EpochGap,
     Fork,
     FrameRejected,
     Gap,
-    GapTooWide,
     HeadAhead,
     MalformedFrame,
     Passed,
     RolledBack,
     UnexpectedInit,
-    WrongEpoch,
     WrongSuite,
 )
 
@@ -287,8 +285,9 @@ class Dequeuer(Sensitive):
         that update is read, this returns the same offer again.
         """
         self._require_ready()
+        key_id = max(self._keys)
         if len(self._keys) == 1:
-            key_id = self.key_id + 1
+            key_id += 1
             if key_id > 0xFFFFFFFF:
                 raise LimitExceeded("key id; reset the queue", key_id, 0xFFFFFFFF)
             key = PrivateKey.generate(self._suite.kem)
@@ -296,7 +295,6 @@ class Dequeuer(Sensitive):
             self._keys = self._keys | {key_id: key}
             self._generation += 1
             return offer
-        key_id = max(self._keys)
         return KeyOffer(self._suite.id, self._qctx, key_id, self._keys[key_id].public())
 
     def grant(self) -> Grant:
@@ -423,7 +421,7 @@ class Dequeuer(Sensitive):
         if header.type is FrameType.INIT:
             raise UnexpectedInit(header.seq)
         missing = range(self._next, header.seq) if header.seq > self._next else NOTHING_MISSING
-        self._check_place(header, missing)
+        check_place(header, self._epoch, self._first, self._next, self._discarded, self._policy)
         chain_key = self._suite.kdf.advance(self._chain_key, len(missing))
         if header.type is FrameType.UPDATE:
             return self._open_update(frame, header, missing, chain_key)
@@ -432,25 +430,6 @@ class Dequeuer(Sensitive):
         body = unpad(open_body(self._suite, self._qctx, message_key, frame, seq, aad), seq)
         self._pass(chain_key, seq + 1, _UNKNOWN * len(missing) + frame[-TAG_SIZE:])
         return Message(seq, self._epoch, body, missing)
-
-    def _check_place(self, header: Header, missing: range) -> None:
-        """Whether a frame of this number and epoch can be next, and how far ahead it may be."""
-        epoch = self._epoch
-        # What was discarded last may have been the UPDATE that ended this epoch.
-        given_up = self._discarded[-1] if self._discarded and self._discarded[-1] >= self._first else header.seq
-        if header.epoch < epoch or (header.epoch > epoch and not missing and given_up == header.seq):
-            raise WrongEpoch(header.seq, header.epoch, epoch)
-        if header.epoch > epoch:
-            raise EpochGap(self._next if missing else given_up, header.seq - 1, header.epoch, epoch)
-        place = header.seq - self._first
-        if place >= EPOCH_CAP or (place == EPOCH_CAP - 1 and header.type is FrameType.DATA):
-            raise MalformedFrame(
-                f"an epoch has {EPOCH_CAP} frames at most, its UPDATE included, and frame {header.seq} is beyond them"
-            )
-        if missing and not self._policy.tolerant:
-            raise Gap(self._next, header.seq - 1)
-        if len(missing) > self._policy.forward_limit:
-            raise GapTooWide(self._next, header.seq - 1, self._policy.forward_limit)
 
     def _again(self, frame: bytes, seq: int) -> FrameRejected:
         """The verdict on a number that was passed already.
@@ -491,9 +470,7 @@ class Dequeuer(Sensitive):
         # The first update to a new key ends the old one: nothing to come is sealed to it (section 4.4).
         keys = {id: key for id, key in self._keys.items() if id >= key_id}
         tags = _UNKNOWN * len(missing) + frame[-TAG_SIZE:]
-        self._keys = keys
-        self._epoch += 1
-        self._first = seq + 1
+        self._keys, self._epoch, self._first = keys, self._epoch + 1, seq + 1
         self._pass(next_key, seq + 1, tags)
         return Updated(seq, self._epoch, key_id, missing)
 
