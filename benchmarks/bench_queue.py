@@ -20,7 +20,7 @@ from qsratchet import SUITES, Dequeuer, Enqueuer, GrantWalk, OwnerKeys, Suite, U
 #: An epoch without an update, so that updates are measured alone.
 QUIET = UpdatePolicy(frames=None, seconds=None)
 SIZES = (64, 256, 1024, 4096, 16384)
-COUNT = 250
+COUNT = 500
 
 #: What the project promises at 1 KiB; a ratio over its bar makes the exit status 1.
 BARS = {"batch": 1.3, "single": 1.5, "stored": 2.0, "walk": 1.2, "policy": 1.1}

@@ -8,6 +8,7 @@ afterwards, so a frame that is refused changes nothing.  This module holds no cl
 from __future__ import annotations
 
 import os
+from collections import deque
 from collections.abc import Iterable
 from itertools import islice
 from operator import index
@@ -67,6 +68,8 @@ _DEFAULT_POLICY: Final = ReadPolicy()
 _AWAITING: Final = 1
 _READING: Final = 2
 _UNKNOWN: Final = bytes(TAG_SIZE)
+#: The last place of an epoch is its UPDATE's.
+_LAST_PLACE: Final = EPOCH_CAP - 1
 _new: Final = tuple.__new__
 
 
@@ -111,8 +114,8 @@ class Dequeuer(Sensitive):
     _epoch: int
     _first: int
     _next: int
-    # The tags of the last frames, in pieces; `_window` joins them.
-    _tags: list[bytes]
+    # The tags of the last frames, in as many pieces of one tag or more as the window has; `_window` joins them.
+    _tags: deque[bytes]
 
     @classmethod
     def create(
@@ -211,7 +214,8 @@ class Dequeuer(Sensitive):
             self._join_secret is not None
             or raw[:HEADER_SIZE] != HEADER.pack(VERSION, DATA, suite.id, epoch, seq)
             or len(raw) > FRAME_LIMIT
-            or seq >= min(self._first + EPOCH_CAP - 1, SEQ_LIMIT)
+            or seq - self._first >= _LAST_PLACE
+            or seq >= SEQ_LIMIT
         ):
             return self._open(raw, aad)
         # The frame that is due, which is the case nearly always.
@@ -229,7 +233,7 @@ class Dequeuer(Sensitive):
             done = len(results)
             if self._join_secret is None:
                 seq = self._next
-                run = islice(raw, done, done + min(self._first + EPOCH_CAP - 1, SEQ_LIMIT) - seq)
+                run = islice(raw, done, done + min(self._first + _LAST_PLACE, SEQ_LIMIT) - seq)
                 messages, chain_key = open_run(self._suite, self._qctx, self._chain_key, self._epoch, seq, run, aad)
                 if messages:
                     results += messages
@@ -253,7 +257,7 @@ class Dequeuer(Sensitive):
             raise MisuseError(f"only the next frame, {self._next}, can be discarded, not {seq}")
         if len(self._discarded) >= DISCARD_LIMIT:
             raise LimitExceeded("discarded frames; reset the queue", len(self._discarded) + 1, DISCARD_LIMIT)
-        if seq - self._first >= EPOCH_CAP - 1:
+        if seq - self._first >= _LAST_PLACE:
             raise MisuseError(f"frame {seq} is the last of its epoch, so it is the UPDATE: reset the queue")
         chain_key = self._suite.kdf.advance(self._chain_key, 1)
         self._discarded += (seq,)
@@ -403,7 +407,7 @@ class Dequeuer(Sensitive):
             self._next,
         ]:
             reader.fail("the numbers that it discarded contradict each other")
-        self._tags = [window]
+        self._tags = deque((window,), WINDOW)
 
     # --- inside ----------------------------------------------------------------------------------
 
@@ -428,7 +432,7 @@ class Dequeuer(Sensitive):
         seq = header.seq
         message_key, chain_key = self._suite.kdf.step(chain_key)
         body = unpad(open_body(self._suite, self._qctx, message_key, frame, seq, aad), seq)
-        self._pass(chain_key, seq + 1, _UNKNOWN * len(missing) + frame[-TAG_SIZE:])
+        self._pass(chain_key, seq + 1, _UNKNOWN * min(len(missing), WINDOW) + frame[-TAG_SIZE:])
         return Message(seq, self._epoch, body, missing)
 
     def _again(self, frame: bytes, seq: int) -> FrameRejected:
@@ -469,7 +473,7 @@ class Dequeuer(Sensitive):
         )
         # The first update to a new key ends the old one: nothing to come is sealed to it (section 4.4).
         keys = {id: key for id, key in self._keys.items() if id >= key_id}
-        tags = _UNKNOWN * len(missing) + frame[-TAG_SIZE:]
+        tags = _UNKNOWN * min(len(missing), WINDOW) + frame[-TAG_SIZE:]
         self._keys, self._epoch, self._first = keys, self._epoch + 1, seq + 1
         self._pass(next_key, seq + 1, tags)
         return Updated(seq, self._epoch, key_id, missing)
@@ -480,13 +484,11 @@ class Dequeuer(Sensitive):
         self._next = next_seq
         self._generation += 1
         self._tags.append(tags)
-        if len(self._tags) > WINDOW:
-            self._window()
 
     def _window(self) -> bytes:
         """The tags of the last frames in one piece: the newest last, zeros for a number that was passed over."""
         window = b"".join(self._tags)[-TAG_SIZE * WINDOW :]
-        self._tags = [window]
+        self._tags = deque((window,), WINDOW)
         return window
 
     def _clear(self) -> None:
@@ -494,7 +496,7 @@ class Dequeuer(Sensitive):
         self._suite = SUITES[self._suites[0]]
         self._key_hash = self._qctx = self._chain_key = b""
         self._epoch = self._first = self._next = 0
-        self._tags = []
+        self._tags = deque(maxlen=WINDOW)
 
     def _require_ready(self) -> None:
         if self._join_secret is not None:

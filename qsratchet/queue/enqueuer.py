@@ -33,7 +33,7 @@ from .frames import (
 )
 from .policy import PADME, Padding, UpdatePolicy
 from .request import CreationRequest, KeyOffer
-from .schedule import head_tag, inject_init, inject_update, pad, queue_context, seal_body, seal_run
+from .schedule import head_tag, inject_init, inject_update, queue_context, seal_data, seal_run
 
 __all__ = ["Enqueuer"]
 
@@ -164,7 +164,7 @@ class Enqueuer(Sensitive):
             suite = self._suite
             header = HEADER.pack(VERSION, DATA, suite.id, self._epoch, seq)
             message_key, chain_key = suite.kdf.step(self._chain_key)
-            data = seal_body(suite, self._qctx, message_key, header, pad(body, self._size_of), aad)
+            data = seal_data(suite, self._qctx, message_key, header, body, aad, self._size_of)
             self._chain_key = chain_key
             self._next = seq + 1
             self._generation += 1

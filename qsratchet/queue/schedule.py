@@ -30,9 +30,9 @@ __all__ = [
     "open_run",
     "open_update",
     "open_update_body",
-    "pad",
     "queue_context",
     "seal_body",
+    "seal_data",
     "seal_run",
     "unpad",
     "update_size",
@@ -202,7 +202,7 @@ def open_update(
 
 # --- DATA ----------------------------------------------------------------------------------------
 #
-# `seal_body` and `open_body` are for one frame; `seal_run` and `open_run` are for many in a row and give the same (the
+# `seal_data` and `open_body` are for one frame; `seal_run` and `open_run` are for many in a row and give the same (the
 # tests compare them).  Those are the inner loops of everything, so what would be calls stands in place there.
 
 
@@ -230,10 +230,20 @@ def open_body(suite: Suite, qctx: bytes, message_key: bytes, frame: bytes, seq: 
     raise Tampered(seq)
 
 
-def pad(message: bytes, size_of: Callable[[int], int]) -> bytes:
-    """A length field, the message, and zeros (section 5.3)."""
+def seal_data(
+    suite: Suite,
+    qctx: bytes,
+    message_key: bytes,
+    header: bytes,
+    message: bytes,
+    aad: bytes,
+    size_of: Callable[[int], int],
+) -> bytes:
+    """Seal a message as the DATA frame with this header: a length field, the message, and zeros."""
+    nonce = os.urandom(NONCE_SIZE)
     length = len(message)
-    return (_LENGTH.pack(length) + message).ljust(size_of(length + 4), b"\0")
+    body = (_LENGTH.pack(length) + message).ljust(size_of(length + 4), b"\0")
+    return header + nonce + suite.aead(message_key).encrypt(nonce, body, qctx + header + aad)
 
 
 def unpad(body: bytes, seq: int) -> bytes:
@@ -257,8 +267,8 @@ def seal_run(
 ) -> tuple[list[Frame], bytes]:
     """Seal messages under consecutive numbers of one epoch; return the frames and the next chain key."""
     step, aead, suite_id, pack, new = suite.kdf.step, suite.aead, suite.id, _LENGTH.pack, tuple.__new__
-    pack_header, data_type = HEADER.pack, DATA
-    nonces = os.urandom(NONCE_SIZE * len(messages))
+    pack_header, version, data_type, nonce_size = HEADER.pack, VERSION, DATA, NONCE_SIZE
+    nonces = os.urandom(nonce_size * len(messages))
     frames: list[Frame] = []
     at = 0
     known = size = -1
@@ -266,13 +276,13 @@ def seal_run(
         length = len(message)
         if length != known:
             known, size = length, size_of(length + 4)
-        header = pack_header(VERSION, data_type, suite_id, epoch, seq)
+        header = pack_header(version, data_type, suite_id, epoch, seq)
         message_key, chain_key = step(chain_key)
-        nonce = nonces[at : at + NONCE_SIZE]
+        nonce = nonces[at : at + nonce_size]
         sealed = aead(message_key).encrypt(nonce, (pack(length) + message).ljust(size, b"\0"), qctx + header + aad)
         frames.append(new(Frame, (seq, data_type, header + nonce + sealed)))
         seq += 1
-        at += NONCE_SIZE
+        at += nonce_size
     return frames, chain_key
 
 
@@ -286,15 +296,16 @@ def open_run(
     pipeline drives it without copying.
     """
     step, aead, suite_id, unpack, new = suite.kdf.step, suite.aead, suite.id, _LENGTH.unpack_from, tuple.__new__
-    pack_header, data_type, missing = HEADER.pack, DATA, NOTHING_MISSING
+    pack_header, version, data_type, missing = HEADER.pack, VERSION, DATA, NOTHING_MISSING
+    header_size, body_start, limit = HEADER_SIZE, _BODY_START, FRAME_LIMIT
     messages: list[Message] = []
     for frame in frames:
-        header = pack_header(VERSION, data_type, suite_id, epoch, seq)
-        if frame[:HEADER_SIZE] != header or len(frame) > FRAME_LIMIT:
+        header = pack_header(version, data_type, suite_id, epoch, seq)
+        if frame[:header_size] != header or len(frame) > limit:
             break
         message_key, next_key = step(chain_key)
         try:
-            body = aead(message_key).decrypt(frame[HEADER_SIZE:_BODY_START], frame[_BODY_START:], qctx + header + aad)
+            body = aead(message_key).decrypt(frame[header_size:body_start], frame[body_start:], qctx + header + aad)
             end = unpack(body)[0] + 4
         except (InvalidTag, ValueError, struct.error):
             # Not authentic, cut off within the nonce, or without a length field.
