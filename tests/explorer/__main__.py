@@ -14,7 +14,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         prog="python -m tests.explorer",
         description="Explore every interleaving of the shipped rotation machines, scenario by scenario. "
-        "The long set takes about half an hour on a quiet machine, and some GB of memory.",
+        "The long set takes about ten minutes on a quiet machine, and some GB of memory.",
     )
     parser.add_argument("--quick", action="store_true", help="only the scenarios of the test command")
     parser.add_argument("--only", metavar="TEXT", default="", help="only the scenarios whose name has this text in it")
