@@ -33,6 +33,7 @@ from .shape import (
     MACHINES,
     MESSAGES,
     NAMES,
+    OUTSTANDING,
     OWNER,
     QUEUES,
     REPLIES,
@@ -42,7 +43,6 @@ from .shape import (
     STARTS,
     SUBMITS,
     SUSPENDED,
-    TODO,
     Scenario,
     Violation,
     World,
@@ -181,7 +181,7 @@ class Invariants:
             return
         if number and sum(isinstance(self.values[n], Send) and self.values[n].queue == effect.queue
                           and stream_number(self.values[n].frame) > 0
-                          for n in world[TODO][agent]):  # fmt: skip
+                          for n in world[OUTSTANDING][agent]):  # fmt: skip
             raise Violation("two messages of the stream are in flight in one queue")
 
     def ended(self, world: World) -> bool:

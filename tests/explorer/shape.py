@@ -23,7 +23,7 @@ Queue: TypeAlias = tuple[int, int, bool, int, bool, tuple[tuple[int, int], ...],
 OWNER, SERVER, THERE, KEY, SUSPENDED, MESSAGES, NEXT, SUBSCRIBED, PUSHED = range(9)
 #: What an agent received: next body expected, numbers of the peer's bodies, numbers named in gaps, gave up, orphans.
 World: TypeAlias = tuple[Any, ...]
-MACHINES, TODO, REPLIES, QUEUES, SERVERS, SUBMITS, STARTS, ABORTS, FAULTS, SEEN = range(10)
+MACHINES, OUTSTANDING, REPLIES, QUEUES, SERVERS, SUBMITS, STARTS, ABORTS, FAULTS, SEEN = range(10)
 
 
 class Violation(Exception):

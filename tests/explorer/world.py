@@ -65,6 +65,7 @@ from .shape import (
     MESSAGES,
     NAMES,
     NEXT,
+    OUTSTANDING,
     OWNER,
     PUSHED,
     QUEUES,
@@ -78,7 +79,6 @@ from .shape import (
     SUBSCRIBED,
     SUSPENDED,
     THERE,
-    TODO,
     UP,
     Scenario,
     Violation,
@@ -185,7 +185,7 @@ class Model(Invariants):
     def _free_moves(self, world: World) -> Iterator[tuple[str, World]]:
         for agent in (ALICE, BOB):
             who = NAMES[agent]
-            for effect in world[TODO][agent]:
+            for effect in world[OUTSTANDING][agent]:
                 after = self._run(world, agent, effect, reply=True)
                 if after is not None:
                     yield f"{who} runs {self.label(effect)}", after
@@ -225,14 +225,14 @@ class Model(Invariants):
             who = NAMES[agent]
             if s.crash:
                 yield f"{who} crashes", self._crash(world, agent)
-            for effect in world[TODO][agent]:
+            for effect in world[OUTSTANDING][agent]:
                 value = self.values[effect]
                 if s.lost_reply:
                     after = self._run(world, agent, effect, reply=False)
                     if after is not None:
                         yield f"{who} runs {self.label(effect)}, no reply", after
                     if isinstance(value, Acknowledge):
-                        lost = with_item(world, TODO, agent, without(world[TODO][agent], effect))
+                        lost = with_item(world, OUTSTANDING, agent, without(world[OUTSTANDING][agent], effect))
                         yield f"{who} loses {self.label(effect)}", self._todo(lost, agent, Subscribe(queue=value.queue))
                 if s.repeat:
                     after = self._run(world, agent, effect, reply=True)
@@ -321,8 +321,8 @@ class Model(Invariants):
 
     def _todo(self, world: World, agent: int, effect: Effect) -> World:
         number = self.number(effect)
-        todo = world[TODO][agent]
-        return world if number in todo else with_item(world, TODO, agent, tuple(sorted((*todo, number))))
+        todo = world[OUTSTANDING][agent]
+        return world if number in todo else with_item(world, OUTSTANDING, agent, tuple(sorted((*todo, number))))
 
     # --- servers ---------------------------------------------------------------------------------
 
@@ -351,7 +351,7 @@ class Model(Invariants):
         if isinstance(effect, CreateQueue):
             if len(world[QUEUES]) >= 60:
                 return None
-            done = with_item(world, TODO, agent, without(world[TODO][agent], number))
+            done = with_item(world, OUTSTANDING, agent, without(world[OUTSTANDING][agent], number))
             index = len(world[QUEUES])
             done = with_field(done, QUEUES, (*done[QUEUES], (agent, index, True, 0, False, (), 0, False, False)))
             done = with_field(done, SERVERS, (*done[SERVERS], UP))
@@ -365,7 +365,7 @@ class Model(Invariants):
                 if self._step(world, agent, Failed(effect=effect.id, failure=Failure.QUOTA)) != world:
                     raise Violation("a full queue changed something")
                 return None
-            done = with_item(world, TODO, agent, without(world[TODO][agent], number))
+            done = with_item(world, OUTSTANDING, agent, without(world[OUTSTANDING][agent], number))
             done, event = self._serve(done, agent, index, effect)
         if event is None:
             return done
@@ -433,7 +433,7 @@ class Model(Invariants):
             known = self._restarts[before] = (self.adopt(connection), connection.resume())
         after, effects = known
         world = with_item(world, MACHINES, agent, after)
-        world = with_item(with_item(world, TODO, agent, ()), REPLIES, agent, ())
+        world = with_item(with_item(world, OUTSTANDING, agent, ()), REPLIES, agent, ())
         for index, queue in enumerate(world[QUEUES]):
             if queue[OWNER] == agent:
                 world = self._queue(world, index, {SUBSCRIBED: False, PUSHED: False})
