@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import struct
 from enum import Enum
-from typing import Final, NoReturn, TypeAlias
+from typing import Any, Final, NoReturn, TypeAlias
 from zlib import crc32
 
 from .errors import DecodeError, LimitExceeded, StateError
@@ -156,6 +156,10 @@ class Reader:
     def u64(self) -> int:
         value: int = _U64.unpack(self.take(8))[0]
         return value
+
+    def unpack(self, fields: struct.Struct) -> tuple[Any, ...]:
+        """Fields of fixed size, in one go."""
+        return fields.unpack(self.take(fields.size))
 
     def lv(self) -> bytes:
         return self.take(self.u16())

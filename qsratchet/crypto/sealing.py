@@ -1,7 +1,6 @@
 """Seal bytes under a key that is used more than once: ChaCha20-Poly1305 with a random nonce in front.
 
-A nonce of 96 random bits repeats with a chance of 2^-33 after 2^32 seals under one key, so a key may seal
-that often and no oftener.  This module knows keys and bytes, and nothing of blobs.
+This module knows keys and bytes, and nothing of blobs.
 """
 
 from __future__ import annotations
@@ -12,26 +11,46 @@ from typing import Final
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 
+from ..codec import Buffer, as_bytes
+from ..errors import MisuseError, RejectedError
 from .entropy import Entropy
+from .kdf import KEY_SIZE
 from .suites import NONCE_SIZE, TAG_SIZE
 
-__all__ = ["SEAL_OVERHEAD", "seal", "unseal"]
+__all__ = ["SEAL_OVERHEAD", "SealRejected", "seal", "unseal"]
 
 #: How much longer sealed bytes are than the bytes.
 SEAL_OVERHEAD: Final = NONCE_SIZE + TAG_SIZE
 
 
-def seal(key: bytes, message: bytes, aad: bytes, entropy: Entropy = os.urandom) -> bytes:
-    """Nonce, ciphertext, tag."""
+class SealRejected(RejectedError):
+    """Bytes were not sealed under this key with this associated data."""
+
+
+def seal(key: Buffer, message: Buffer, aad: Buffer, entropy: Entropy = os.urandom) -> bytes:
+    """Nonce, ciphertext, tag.  The key has 32 bytes and seals at most 2^32 messages: derive another one by then.
+
+    The nonce is 96 random bits, and two that are equal under one key give both messages away and let anybody forge.
+    After 2^32 messages the chance of that is 2^-33.
+    """
+    cipher = _cipher(key)
     nonce = entropy(NONCE_SIZE)
-    return nonce + ChaCha20Poly1305(key).encrypt(nonce, message, aad)
+    return nonce + cipher.encrypt(nonce, as_bytes(message), as_bytes(aad))
 
 
-def unseal(key: bytes, sealed: bytes, aad: bytes) -> bytes | None:
-    """The message; None when these bytes were not sealed under this key with this `aad`."""
-    if len(sealed) < SEAL_OVERHEAD:
-        return None
+def unseal(key: Buffer, sealed: Buffer, aad: Buffer) -> bytes:
+    """The message; `SealRejected` if these bytes were not sealed under this key with this `aad`."""
+    cipher, raw = _cipher(key), as_bytes(sealed)
     try:
-        return ChaCha20Poly1305(key).decrypt(sealed[:NONCE_SIZE], sealed[NONCE_SIZE:], aad)
+        if len(raw) < SEAL_OVERHEAD:
+            raise InvalidTag
+        return cipher.decrypt(raw[:NONCE_SIZE], raw[NONCE_SIZE:], as_bytes(aad))
     except InvalidTag:
-        return None
+        raise SealRejected("these bytes were not sealed under this key with this associated data") from None
+
+
+def _cipher(key: Buffer) -> ChaCha20Poly1305:
+    raw = as_bytes(key)
+    if len(raw) != KEY_SIZE:
+        raise MisuseError(f"a key for sealing has {KEY_SIZE} bytes, not {len(raw)}")
+    return ChaCha20Poly1305(raw)

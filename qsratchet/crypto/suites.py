@@ -22,9 +22,12 @@ TAG_SIZE: Final = 16
 Aead = type[AESGCM] | type[ChaCha20Poly1305]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Suite:
-    """A KEM for INIT and UPDATE, a KDF for the ratchet, and an AEAD for the frames."""
+    """A KEM for INIT and UPDATE, a KDF for the ratchet, and an AEAD for the frames.
+
+    There is one object for each suite, so two are equal when they are the same.
+    """
 
     id: int
     kem: Kem

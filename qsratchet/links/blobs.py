@@ -13,7 +13,7 @@ from ..codec import Reader, u8, u16, u64
 from ..crypto.dh import DH_PUBLIC_SIZE
 from ..crypto.entropy import Entropy
 from ..crypto.kdf import HKDF_SHA256, same
-from ..crypto.sealing import SEAL_OVERHEAD, seal, unseal
+from ..crypto.sealing import SEAL_OVERHEAD, SealRejected, seal, unseal
 from ..crypto.secret import Sensitive
 from ..crypto.signing import SIGNATURE_SIZE, SignatureRejected, SigningKey, verify
 from ..errors import DecodeError, LimitExceeded
@@ -107,9 +107,10 @@ def _unseal(link: Link, keys: LinkKeys, priority: Priority, sealed: bytes) -> by
     """Check size and seal, and take the padding off."""
     if len(sealed) != BLOB_SIZES[link.kind][priority]:
         raise BlobRejected(priority, BlobFault.SIZE)
-    padded = unseal(keys.blob_keys[priority], sealed, _aad(link, keys, priority))
-    if padded is None:
-        raise BlobRejected(priority, BlobFault.SEAL)
+    try:
+        padded = unseal(keys.blob_keys[priority], sealed, _aad(link, keys, priority))
+    except SealRejected:
+        raise BlobRejected(priority, BlobFault.SEAL) from None
     length = int.from_bytes(padded[:2], "big")
     payload, padding = padded[2 : 2 + length], padded[2 + length :]
     if len(payload) != length or padding.strip(b"\0"):

@@ -189,6 +189,16 @@ class Dequeuer(Sensitive):
         return self._acknowledge
 
     @property
+    def fetch_from(self) -> int:
+        """The number to fetch from: one before `acknowledge`, so that the last frame that was read comes again.
+
+        `open` calls it a `Duplicate`; or a `Fork`, if the service was restored from a backup and has overtaken this
+        reader, which nothing else shows within an epoch.  After `discard` it is `Passed`, whatever it is: drop it, and
+        check the head, as you do if it does not come at all.
+        """
+        return max(self._acknowledge - 1, 0)
+
+    @property
     def key_id(self) -> int:
         """The owner's key that is in force."""
         return min(self._keys)
@@ -326,29 +336,15 @@ class Dequeuer(Sensitive):
 
     def dump(self) -> bytes:
         """The state as bytes, for the transaction that stores the plaintext.  It holds private keys: guard it."""
-        keys = b"".join(u32(key_id) + key.seed for key_id, key in self._keys.items())
-        body = (
-            u64(self._generation)
-            + lv(self._service_id)
-            + lv(self._queue_id)
-            + write_suites(self._suites)
-            + u8(len(self._keys))
-            + keys
-            + u16(len(self._discarded))
-            + b"".join(map(u64, self._discarded))
-        )
+        ids = lv(self._service_id) + lv(self._queue_id) + write_suites(self._suites)
+        keys = u8(len(self._keys)) + b"".join(u32(key_id) + key.seed for key_id, key in self._keys.items())
+        discarded = u16(len(self._discarded)) + b"".join(map(u64, self._discarded))
+        body = u64(self._generation) + ids + keys + discarded
         if self._join_secret is not None:
             body += u8(_AWAITING) + self._join_secret
         else:
-            body += (
-                u8(_READING)
-                + u16(self._suite.id)
-                + self._key_hash
-                + u32(self._epoch)
-                + u64(self._first)
-                + u64(self._next)
-            )
-            body += self._chain_key + lv(self._window())
+            body += u8(_READING) + u16(self._suite.id) + self._key_hash
+            body += u32(self._epoch) + u64(self._first) + u64(self._next) + self._chain_key + lv(self._window())
         blob = document(Kind.DEQUEUER, FORMAT, body)
         self._acknowledge = self._next
         return blob
@@ -402,10 +398,8 @@ class Dequeuer(Sensitive):
             reader.fail("its numbers contradict each other")
         if len(window) != TAG_SIZE * min(WINDOW, self._next):
             reader.fail("its window of recent frames has the wrong length")
-        if len(self._discarded) > DISCARD_LIMIT or sorted({*self._discarded, self._next}) != [
-            *self._discarded,
-            self._next,
-        ]:
+        numbers = [*self._discarded, self._next]
+        if len(self._discarded) > DISCARD_LIMIT or sorted(set(numbers)) != numbers:
             reader.fail("the numbers that it discarded contradict each other")
         self._tags = deque((window,), WINDOW)
 

@@ -7,11 +7,13 @@ private key.  Reading a queue leaves none behind: a grant is made only when some
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterable, Iterator, Mapping
+from functools import lru_cache
 from itertools import islice
 from typing import Final
 
-from ..codec import Buffer, Kind, as_bytes, document, lv, open_document, u8, u16, u32, u64
+from ..codec import Buffer, Kind, Reader, as_bytes, document, lv, open_document, u8, u16, u32
 from ..crypto.kdf import KEY_SIZE, same
 from ..crypto.kem import SEED_SIZE, PrivateKey
 from ..crypto.secret import Sensitive
@@ -51,6 +53,19 @@ FORMAT: Final = 1
 #: A grant remembers the chain key of every so-manyth number: walking an epoch is paid for once, and after that a
 #: number, forged or not, costs no more steps than this.
 MARK_STEP: Final = 1024
+#: A grant's suite, epoch, first number, hash of the first public key, and chain key.
+_FIXED: Final = struct.Struct(f">HIQ32s{KEY_SIZE}s")
+
+# A long queue has thousands of grants that name the same queue: what they share, none of it secret, is worked out once.
+_queue_context = lru_cache(maxsize=64)(queue_context)
+
+
+@lru_cache(maxsize=64)
+def _read_queue(raw: bytes) -> tuple[bytes, bytes, tuple[int, ...]]:
+    reader = Reader(raw, Kind.GRANT.title, stored=True)
+    service_id, queue_id, suites = read_id(reader), read_id(reader), read_suites(reader)
+    reader.end()
+    return service_id, queue_id, suites
 
 
 class Grant(Sensitive):
@@ -88,7 +103,7 @@ class Grant(Sensitive):
         self.suites = suites
         self.key_hash = key_hash
         # Not stored but made of the ids, so that a grant with other ids opens nothing.
-        self.qctx = queue_context(suite, service_id, queue_id, suites, key_hash)
+        self.qctx = _queue_context(suite, service_id, queue_id, suites, key_hash)
         self.epoch = epoch
         self.first_seq = first_seq
         self._chain_key = chain_key
@@ -103,21 +118,20 @@ class Grant(Sensitive):
 
     def encode(self) -> bytes:
         """The grant as bytes.  Whoever has them can read the epoch: store them encrypted."""
-        body = u16(self.suite.id) + u32(self.epoch) + u64(self.first_seq) + self.key_hash + self._chain_key
+        body = _FIXED.pack(self.suite.id, self.epoch, self.first_seq, self.key_hash, self._chain_key)
         ids = lv(self.service_id) + lv(self.queue_id) + write_suites(self.suites)
         return document(Kind.GRANT, FORMAT, body + ids)
 
     @classmethod
     def decode(cls, data: Buffer) -> Grant:
         reader = open_document(Kind.GRANT, FORMAT, data, stored=True)
-        suite = SUITES.get(reader.u16())
+        suite_id, epoch, first_seq, key_hash, chain_key = reader.unpack(_FIXED)
+        suite = SUITES.get(suite_id)
         if suite is None:
             reader.fail("it is of a suite that this release does not know")
-        epoch, first_seq, key_hash, chain_key = reader.u32(), reader.u64(), reader.take(32), reader.take(KEY_SIZE)
         if not 1 <= first_seq < SEQ_LIMIT:
             reader.fail(f"its first number is {first_seq}")
-        service_id, queue_id, suites = read_id(reader), read_id(reader), read_suites(reader)
-        reader.end()
+        service_id, queue_id, suites = _read_queue(reader.rest())
         return cls(
             suite=suite,
             service_id=service_id,
@@ -143,6 +157,19 @@ class Grant(Sensitive):
         while len(marks) <= index:
             marks.append(self.suite.kdf.advance(marks[-1], MARK_STEP))
         return self.suite.kdf.advance(marks[index], steps)
+
+    def narrow(self, first_seq: int) -> Grant:
+        """A grant of the same epoch from a later number on: hand on no more than the next one needs."""
+        return Grant(
+            suite=self.suite,
+            service_id=self.service_id,
+            queue_id=self.queue_id,
+            suites=self.suites,
+            key_hash=self.key_hash,
+            epoch=self.epoch,
+            first_seq=first_seq,
+            chain_key=self.chain_key(first_seq),
+        )
 
     def open(self, frame: Buffer, *, aad: Buffer = b"") -> Opened:
         """Open one frame, in any order.  An UPDATE is checked, but what it injects stays sealed."""

@@ -167,7 +167,9 @@ class EpochGap(Gap):
         self.epoch = epoch
         self.current = current
         text = f"this frame is of epoch {epoch}, the reader is in epoch {current}, and an UPDATE is missing among the "
-        self.args = (text + f"frames {first} to {last}: fetch from {first}; if it is lost, reset the queue",)
+        self.args = (
+            text + f"frames {first} to {last}: fetch from {first}; if it is lost, or was discarded, reset the queue",
+        )
 
 
 class WrongEpoch(FrameRejected):

@@ -118,7 +118,11 @@ class Connection(Sensitive):
         return tuple(turn.effects)
 
     def resume(self) -> tuple[Effect, ...]:
-        """Everything outstanding, to be carried out after a restart or when a server can be reached again."""
+        """Everything outstanding, to be carried out after a restart or when a server can be reached again.
+
+        A host that works in turns asks this in each turn instead of keeping a list of effects: what is answered, or
+        has become pointless, is no longer in it.
+        """
         side = self._receiving
         effects: list[Effect] = [Subscribe(queue=side.queue.address)]
         if side.other is not None and side.state not in (Receiving.DELETING, Receiving.ABORTING):
@@ -148,6 +152,18 @@ class Connection(Sensitive):
     @property
     def receive_queue(self) -> ReceiveQueue:
         return self._receiving.queue
+
+    @property
+    def receive_queues(self) -> tuple[ReceiveQueue, ...]:
+        """The queues whose messages can be opened, with the keys for them; the current one comes first.
+
+        The new queue of a rotation is among them from the peer's QKEYS on, which is before anything comes in it, unless
+        both sides are fast: then its first message is the QHELLO that brings the keys.
+        """
+        side = self._receiving
+        if side.other is None or not side.new_key:
+            return (side.queue,)
+        return (side.queue, ReceiveQueue(address=side.other, key=side.new_key))
 
     @property
     def send_queues(self) -> tuple[SendQueue, ...]:

@@ -227,7 +227,6 @@ def test_a_length_beyond_the_end_is_refused_even_when_all_else_is_right() -> Non
     owner, blobs = make(LinkKind.CONTACT, LinkMode.BOUND, {**CONTENTS, PROFILE: full})
     keys = owner.link.keys()
     padded = unseal(keys.blob_keys[PROFILE], blobs[PROFILE], _aad(owner.link, keys, PROFILE))
-    assert padded is not None
     assert (
         Opening.start(owner.link).open({**blobs, PROFILE: reseal(owner.link, PROFILE, padded)}).contents[PROFILE]
         == full

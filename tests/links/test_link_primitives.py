@@ -8,7 +8,7 @@ import pickle
 import pytest
 
 from qsratchet.crypto.dh import DhKey
-from qsratchet.crypto.sealing import SEAL_OVERHEAD, seal, unseal
+from qsratchet.crypto.sealing import SEAL_OVERHEAD, SealRejected, seal, unseal
 from qsratchet.crypto.signing import SignatureRejected, SigningKey, verify
 from qsratchet.errors import KeyRejected, MisuseError
 
@@ -79,10 +79,18 @@ def test_what_was_sealed_otherwise_does_not_open() -> None:
     key, other = bytes(32), bytes(31) + b"1"
     sealed = seal(key, b"message", b"aad")
     assert unseal(key, sealed, b"aad") == b"message"
-    assert unseal(other, sealed, b"aad") is None
-    assert unseal(key, sealed, b"other") is None
-    for size in range(len(sealed)):
-        assert unseal(key, sealed[:size], b"aad") is None
+    short = [(key, sealed[:size], b"aad") for size in range(len(sealed))]
+    for arguments in ((other, sealed, b"aad"), (key, sealed, b"other"), (key, sealed + b"1", b"aad"), *short):
+        with pytest.raises(SealRejected):
+            unseal(*arguments)
+
+
+@pytest.mark.parametrize("size", [0, 16, 31, 33])
+def test_a_key_of_another_length_neither_seals_nor_opens(size: int) -> None:
+    with pytest.raises(MisuseError, match=f"32 bytes, not {size}"):
+        seal(bytes(size), b"message", b"aad")
+    with pytest.raises(MisuseError, match=f"32 bytes, not {size}"):
+        unseal(bytes(size), bytes(SEAL_OVERHEAD), b"aad")
 
 
 def test_sealing_twice_uses_two_nonces() -> None:

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import os
 
+import pytest
+
 from qsratchet import (
     Dequeuer,
     Enqueuer,
     Frame,
+    FrameRejected,
     Message,
     OwnerKeys,
     ReadPolicy,
     UpdatePolicy,
 )
 
-__all__ = ["FAST_SUITE", "Pair", "bodies"]
+__all__ = ["FAST_SUITE", "Pair", "bodies", "refused"]
 
 #: Most tests do not depend on the suite; this one has the cheapest keys.
 FAST_SUITE = 0x0001
@@ -83,3 +86,16 @@ def bodies(results: object) -> list[bytes]:
         if isinstance(result, Exception):
             raise result
     return [result.body for result in results if isinstance(result, Message)]
+
+
+def refused(owner: Dequeuer, frame: bytes, aad: bytes = b"") -> FrameRejected:
+    """The verdict on a frame, the same from the single and the batch call; the state must not move."""
+    before = owner.dump()
+    with pytest.raises(FrameRejected) as caught:
+        owner.open(frame, aad=aad)
+    [verdict] = owner.open_many([frame], aad=aad)
+    assert isinstance(verdict, FrameRejected)
+    assert type(verdict) is type(caught.value)
+    assert str(verdict) == str(caught.value)
+    assert owner.dump() == before
+    return caught.value

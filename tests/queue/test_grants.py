@@ -92,6 +92,20 @@ def test_a_grant_from_the_middle_of_an_epoch_opens_nothing_before_it() -> None:
             grant.chain_key(seq)
 
 
+def test_a_narrowed_grant_is_the_one_that_the_owner_would_have_issued_there() -> None:
+    pair = Pair()
+    whole = pair.owner.grant()
+    frames = pair.send(b"1", b"2", b"3")
+    pair.owner.open_many(frames[:2])
+    narrowed = whole.narrow(3)
+    assert narrowed == pair.owner.grant()
+    assert bodies(narrowed.open_many(frames[2:])) == [b"3"]
+    with pytest.raises(OutsideGrant):
+        narrowed.open(frames[1])
+    with pytest.raises(MisuseError, match="from 3 on"):
+        narrowed.narrow(2)
+
+
 def test_a_grant_opens_frames_in_any_order_and_again() -> None:
     pair = Pair()
     frames = pair.send(*[b"%d" % number for number in range(3 * MARK_STEP)])

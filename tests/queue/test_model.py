@@ -170,6 +170,10 @@ class QueueModel(RuleBasedStateMachine):
             assert seq < due
             if isinstance(verdict, Fork):
                 assert self.forked
+        elif isinstance(verdict, EpochGap) and seq == due:
+            # The frame that was given up last was the UPDATE, as the store has it since the restore.
+            assert (verdict.first, verdict.last) == (self.owner.discarded[-1], seq - 1)
+            assert self.forked or self.rewound
         elif isinstance(verdict, Gap):
             assert seq > due
             assert (verdict.first, verdict.last) == (due, seq - 1)
