@@ -1,7 +1,4 @@
-"""The ratchet in 30 lines, in memory: a service seals two messages, their owner reads them and renews its key.
-
-python -m examples.minimal
-"""
+"""The ratchet in 30 lines, in memory: `python -m examples.minimal`."""
 
 import os
 

@@ -19,11 +19,13 @@ import subprocess
 import sys
 import tempfile
 import threading
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from examples.queuing_service.client import Client, Exchange, TcpExchange
+from examples.queuing_service.client import Client, Exchange, TcpExchange, exchange_with
+from examples.queuing_service.database import checkpoint
 from examples.queuing_service.protocol import Fault, Refusal
 from qsratchet import (
     CreationRequest,
@@ -31,8 +33,10 @@ from qsratchet import (
     Duplicate,
     Fork,
     Gap,
+    Grant,
     HeadAhead,
     HeadRejected,
+    Initialised,
     Message,
     MissingKey,
     Opened,
@@ -40,9 +44,10 @@ from qsratchet import (
     ReadPolicy,
     RejectedError,
     Tampered,
+    Updated,
     header_of,
 )
-from qsratchet.crypto.signing import SigningKey
+from qsratchet.crypto import SigningKey
 from qsratchet.records import Usage
 
 _TABLES: Final = """
@@ -55,6 +60,9 @@ CREATE TABLE IF NOT EXISTS owner (
     pending BLOB, pending_reset INTEGER NOT NULL
 );
 CREATE TABLE IF NOT EXISTS inbox (id INTEGER PRIMARY KEY AUTOINCREMENT, seq INTEGER NOT NULL, body BLOB NOT NULL);
+-- Only if grants are recorded, for an audit: whoever has them and the frames reads those epochs.  They go when the
+-- service holds no frame of the epoch any more.
+CREATE TABLE IF NOT EXISTS grants (epoch INTEGER PRIMARY KEY, data BLOB NOT NULL);
 """
 
 
@@ -85,7 +93,7 @@ class ReadOn:
 class Owner:
     """One queue and its file.  Every change is persisted before anything leaves that depends on it."""
 
-    def __init__(self, database: Path, exchange: Exchange, service_id: bytes) -> None:
+    def __init__(self, database: Path, exchange: Exchange, service_id: bytes, *, record_grants: bool = False) -> None:
         self._database = sqlite3.connect(database, isolation_level=None)
         self._database.executescript(_TABLES)
         if self._database.execute("SELECT 1 FROM owner").fetchone() is None:
@@ -103,6 +111,7 @@ class Owner:
         self._machine = Dequeuer.load(state, policy=self._policy)
         self._stored = self._machine.generation
         self._client = Client(exchange, service_id, SigningKey(seed))
+        self._record_grants = record_grants
 
     def close(self) -> None:
         self._database.close()
@@ -122,29 +131,38 @@ class Owner:
         else:
             self._client.create(self.queue_id, request, self.sender_id, Usage.MESSAGING, {})
         self._database.execute("UPDATE owner SET pending = NULL")
+        checkpoint(self._database)
 
     def read(self, limit: int = 100) -> ReadOn:
         """Fetch what comes next, open it, and persist it.  The next fetch acknowledges it, but for its last frame.
 
-        That one is left at the service and fetched again each time.  A service that was restored from a backup, and
-        went on until it overtook this reader, has another frame under that number: a fork.  Without this, what it
-        sealed under numbers that were read before would be acknowledged unread.
+        That one is left at the service and comes again each time, which shows a service that was restored from a
+        backup and has overtaken this reader (see `Dequeuer.fetch_from`).
         """
-        due = self._machine.acknowledge
+        first = self._machine.fetch_from
+        due = self._machine.next_seq
         try:
-            fetched = self._client.fetch(self.queue_id, max(due - 1, 0), limit + 1)
+            fetched = self._client.fetch(self.queue_id, first, limit + 1)
         except Refusal as refusal:
             if refusal.fault is Fault.AHEAD:
                 self.check_head()  # Raises what the service can prove about itself.
             raise
         frames = fetched.frames
-        if due and not (frames and header_of(frames[0]).seq == due - 1):
-            self.check_head()  # The frame that was left there is gone: it expired, or the service went back.
+        self._forget_grants()
+        left = bool(frames) and header_of(frames[0]).seq == first
+        if due and (not left or first in self._machine.discarded):
+            # The frame that was left there is gone (it expired, or the service went back), or it was given up unread.
+            # So there is nothing to compare, and the head is all that can tell.
+            self.check_head()
         opened: list[Opened] = []
+        # If they are recorded: one for each epoch, from its first frame on.
+        grants: list[Grant] = []
         try:
             for frame in frames:
                 try:
                     opened.append(self._machine.open(frame))
+                    if self._record_grants and isinstance(opened[-1], Initialised | Updated):
+                        grants.append(self._machine.grant())
                 except (Duplicate, Passed):
                     continue
                 except Tampered as verdict:
@@ -153,7 +171,7 @@ class Owner:
                 except (Fork, Gap, MissingKey) as verdict:
                     raise ChainLost(verdict) from None
         finally:
-            self._persist(opened)
+            self._persist(opened, grants)
         return ReadOn(opened=tuple(opened), more=fetched.more, suspended=fetched.suspended)
 
     def check_head(self) -> range:
@@ -167,16 +185,27 @@ class Owner:
         except HeadRejected as verdict:
             raise ChainLost(verdict) from None
 
+    def grants(self) -> list[Grant]:
+        """The recorded grants of what the service still holds, for an audit of it.  This acknowledges nothing."""
+        fetched = self._client.fetch(self.queue_id, 0, 1)
+        if not fetched.frames:
+            return []
+        held = header_of(fetched.frames[0])
+        rows = self._database.execute("SELECT data FROM grants WHERE epoch >= ? ORDER BY epoch", (held.epoch,))
+        recorded = [Grant.decode(data) for (data,) in rows]
+        # An audit takes the first grant's word for where the queue begins.
+        return [grant.narrow(held.seq) if grant.first_seq < held.seq else grant for grant in recorded]
+
     def offer_key(self) -> None:
         """Renew the key.  Until its update was read the same offer is made again, so it may be repeated."""
         offer = self._machine.offer_key()
-        self._persist([])
+        self._persist([], [])
         self._client.offer(self.queue_id, offer)
 
     def reset(self) -> None:
         """Begin the queue anew: the way on when the service went back in time."""
         request = self._machine.reset()
-        self._swap("UPDATE owner SET pending = ?, pending_reset = 1", (request.encode(),), [])
+        self._swap((), (), reset=request.encode())
         self.connect()
 
     def suspend(self) -> int:
@@ -185,12 +214,23 @@ class Owner:
     def delete(self) -> None:
         self._client.delete(self.queue_id)
 
-    def _persist(self, opened: list[Opened]) -> None:
+    def _forget_grants(self) -> None:
+        """After a fetch, which acknowledged all but the last frame: delete the grants that open nothing else.
+
+        That frame is of the present epoch or, if it is the UPDATE, of the one before; and the reader itself knows
+        that, so that a service cannot talk it out of a grant.
+        """
+        acknowledged = self._database.execute("DELETE FROM grants WHERE epoch < ?", (self._machine.epoch - 1,))
+        if acknowledged.rowcount:
+            checkpoint(self._database)
+
+    def _persist(self, opened: list[Opened], grants: list[Grant]) -> None:
         """State and plaintext in one transaction, over the generation that was loaded."""
         if self._machine.generation != self._stored:
-            self._swap("", (), [item for item in opened if isinstance(item, Message)])
+            messages = [item for item in opened if isinstance(item, Message)]
+            self._swap(messages, grants)
 
-    def _swap(self, statement: str, values: tuple[bytes, ...], messages: list[Message]) -> None:
+    def _swap(self, messages: Sequence[Message], grants: Sequence[Grant], reset: bytes | None = None) -> None:
         with self._database as database:
             database.execute("BEGIN IMMEDIATE")
             swapped = database.execute(
@@ -199,9 +239,11 @@ class Owner:
             )
             if swapped.rowcount != 1:
                 raise RuntimeError("another process reads this queue: only one may, so this one stops")
-            if statement:
-                database.execute(statement, values)
+            if reset is not None:
+                database.execute("UPDATE owner SET pending = ?, pending_reset = 1", (reset,))
+                database.execute("DELETE FROM grants")
             database.executemany("INSERT INTO inbox (seq, body) VALUES (?, ?)", [(m.seq, m.body) for m in messages])
+            database.executemany("INSERT INTO grants VALUES (?, ?)", [(g.epoch, g.encode()) for g in grants])
         self._stored = self._machine.generation
 
 
@@ -285,6 +327,16 @@ def demonstrate(directory: Path) -> None:
     stop_service(service)
 
 
+def write_grants_of(owner: Owner, path: str, passphrase_file: str) -> None:
+    """A grant file for `python -m pyspark_udfs audit`; it needs the extra `spark`."""
+    from pyspark_udfs.file_key import PassphraseFile
+    from pyspark_udfs.grant_file import write_grants
+
+    count = write_grants(path, owner.grants(), PassphraseFile(passphrase_file))
+    print(f"{count} grants in {path}")
+    owner.close()
+
+
 def start_service(path: Path, port: int = 0, *options: str) -> tuple[subprocess.Popen[str], int]:
     """A service in a process of its own, when it is ready."""
     command = [sys.executable, "-m", "examples.queuing_service", "--database", str(path), "--port", str(port), *options]
@@ -303,12 +355,17 @@ def stop_service(service: subprocess.Popen[str]) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
-    parser.add_argument("--service", help="host:port of a running service")
+    parser.add_argument("--service", help="a running service: host:port, or http://host:port")
     parser.add_argument("--name", default="service.example", help="the service's id")
     parser.add_argument("--database", type=Path, help="the owner's SQLite file; made if it is not there")
     parser.add_argument("--offer-every", type=int, default=20, help="renew the key after so many reads; 0: never")
     parser.add_argument("--reset", action="store_true", help="begin the queue anew when its chain is lost")
+    parser.add_argument("--record-grants", action="store_true", help="keep a grant of each epoch, for an audit")
+    parser.add_argument("--grants", metavar="FILE", help="write the recorded grants of what the service holds, and end")
+    parser.add_argument("--passphrase-file", help="the passphrase for that file")
     options = parser.parse_args()
+    if options.grants is not None and options.passphrase_file is None:
+        parser.error("--grants needs --passphrase-file, because grants are stored encrypted")
     if options.service is None or options.database is None:
         with tempfile.TemporaryDirectory() as directory:
             demonstrate(Path(directory))
@@ -316,8 +373,11 @@ def main() -> None:
     stopping = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stopping.set())
-    host, _, port = options.service.rpartition(":")
-    owner = Owner(options.database, TcpExchange(host, int(port)), options.name.encode())
+    exchange, name = exchange_with(options.service), options.name.encode()
+    owner = Owner(options.database, exchange, name, record_grants=options.record_grants)
+    if options.grants is not None:
+        write_grants_of(owner, options.grants, options.passphrase_file)
+        return
     try:
         follow(owner, offer_every=options.offer_every, reset=options.reset, stopping=stopping)
     except ChainLost:

@@ -6,6 +6,7 @@ It knows no peer but through servers, and it decides nothing: what is to be done
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import sqlite3
@@ -16,13 +17,11 @@ from pathlib import Path
 from typing import Final, assert_never
 
 from examples.queuing_service.client import Client, TcpExchange
+from examples.queuing_service.database import checkpoint
 from examples.queuing_service.protocol import Fault, Refusal
-from qsratchet import CreationRequest, Dequeuer, Duplicate, Message, Passed
+from qsratchet import CreationRequest, Dequeuer, Duplicate, HeadAhead, Message, Passed, header_of
 from qsratchet.codec import Reader
-from qsratchet.crypto.dh import DH_PUBLIC_SIZE, DhKey
-from qsratchet.crypto.kdf import HKDF_SHA256
-from qsratchet.crypto.sealing import seal, unseal
-from qsratchet.crypto.signing import SigningKey
+from qsratchet.crypto import DH_PUBLIC_SIZE, HKDF_SHA256, DhKey, SealRejected, SigningKey, seal, unseal
 from qsratchet.links import LinkKind, Opening, OwnerLink, Priority, ServerAddress, create_link, format_link, parse_link
 from qsratchet.links import SecureQueue as SecureLink
 from qsratchet.records import Usage
@@ -61,13 +60,15 @@ _TABLES: Final = """
 PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA secure_delete = ON;
 CREATE TABLE IF NOT EXISTS agent (
     id INTEGER PRIMARY KEY CHECK (id = 1),
-    -- Alice's link, or Bob's opening of it with his half of the key agreement.
-    link BLOB, opening BLOB, dh_seed BLOB,
-    send_key BLOB, receive_key BLOB,
+    -- The meeting: Alice's link, or Bob's opening of it with his half of the key agreement, and then the keys of the
+    -- first two queues that he got from it.  Whoever has one of the halves has those keys, so all of this goes when
+    -- the connection begins.
+    link BLOB, opening BLOB, dh_seed BLOB, send_key BLOB, receive_key BLOB,
     connection BLOB, submitted INTEGER NOT NULL DEFAULT 0
 );
 INSERT OR IGNORE INTO agent (id) VALUES (1);
--- The queues that this agent owns.  `made_for` is the effect that asked for it, so that asking again makes no other.
+-- The queues that this agent owns, until they are deleted.  `made_for` is the effect that asked for it, so that asking
+-- again makes no other.  `request` holds the join secret, so it is empty once the server has confirmed the queue.
 CREATE TABLE IF NOT EXISTS queues (
     sender_id BLOB PRIMARY KEY, server TEXT NOT NULL, queue_id BLOB NOT NULL, signing_seed BLOB NOT NULL,
     made_for TEXT NOT NULL UNIQUE, request BLOB NOT NULL, state BLOB NOT NULL
@@ -98,6 +99,7 @@ class Agent:
         self._clients: dict[tuple[str, bytes], Client] = {}
         self._database = sqlite3.connect(database, isolation_level=None)
         self._database.executescript(_TABLES)
+        checkpoint(self._database)  # If it was killed before it came to that.
         # Machines that have opened a message which is not acknowledged yet: it may be held for a while.
         self._opened: dict[QueueAddress, Dequeuer] = {}
         (stored,) = self._database.execute("SELECT connection FROM agent").fetchone()
@@ -124,6 +126,8 @@ class Agent:
 
     def invite(self, server: str) -> str:
         """Alice: a link to a new queue of hers.  Repeat it until it succeeds; the link is the same from then on."""
+        if self.connection is not None:
+            raise RuntimeError("this agent has met its peer already: make another one, with a file of its own")
         (stored,) = self._database.execute("SELECT link FROM agent").fetchone()
         if stored is not None:
             return format_link(OwnerLink.load(stored).link)
@@ -164,8 +168,8 @@ class Agent:
         mine = self._make_queue("meeting", server)
         join = dh.public() + seal(send_key, mine.encode(), theirs.sender_id)
         client.enqueue(theirs.sender_id, _message_id("join", theirs), join)
-        send = SendQueue(address=theirs, server_seed=opening.sender_key.seed)
-        self._begin(Connection(receive=ReceiveQueue(address=mine), send=send), send_key, receive_key, None)
+        send = SendQueue(address=theirs, key=send_key, server_seed=opening.sender_key.seed)
+        self._begin(Connection(receive=ReceiveQueue(address=mine, key=receive_key), send=send), None)
 
     def _opening(self, text: str) -> tuple[Opening, DhKey]:
         """The opening that is under way, persisted before its request leaves: the link opens for one key only."""
@@ -188,39 +192,38 @@ class Agent:
             return False
         public, sealed = message.body[:DH_PUBLIC_SIZE], message.body[DH_PUBLIC_SIZE:]
         receive_key, send_key = _keys(OwnerLink.load(link).link_dh_key.exchange(public))
-        opened = unseal(receive_key, sealed, sender_id)
-        if opened is None:
-            raise RuntimeError("the first message is not from somebody who opened the link")
+        try:
+            opened = unseal(receive_key, sealed, sender_id)
+        except SealRejected:
+            raise RuntimeError("the first message is not from somebody who opened the link") from None
         reader = Reader(opened, "address")
         theirs = QueueAddress(server=reader.lv().decode("ascii"), sender_id=reader.rest())
         # The seed follows from the agreement, so that a second try secures Bob's queue with the same key.
         seed = HKDF_SHA256.expand(send_key, b"example server key")
         self._client(theirs.server, seed).secure(theirs.sender_id, SigningKey(seed).public())
-        send = SendQueue(address=theirs, server_seed=seed)
-        connection = Connection(receive=ReceiveQueue(address=mine), send=send)
-        self._begin(connection, send_key, receive_key, (mine, machine))
+        send = SendQueue(address=theirs, key=send_key, server_seed=seed)
+        connection = Connection(receive=ReceiveQueue(address=mine, key=receive_key), send=send)
+        self._begin(connection, (mine, machine))
         self._say("somebody opened the link")
         return True
 
-    def _begin(
-        self, connection: Connection, send_key: bytes, receive_key: bytes, read: tuple[QueueAddress, Dequeuer] | None
-    ) -> None:
+    def _begin(self, connection: Connection, read: tuple[QueueAddress, Dequeuer] | None) -> None:
         with self._database as database:
             database.execute("BEGIN IMMEDIATE")
-            database.execute(
-                "UPDATE agent SET connection = ?, send_key = ?, receive_key = ?",
-                (connection.dump(), send_key, receive_key),
-            )
+            # From here on the keys are in the connection, which drops each of them with its queue.
+            meeting = "link = NULL, opening = NULL, dh_seed = NULL, send_key = NULL, receive_key = NULL"
+            database.execute(f"UPDATE agent SET connection = ?, {meeting}", (connection.dump(),))
             if read is not None:
                 database.execute("UPDATE queues SET state = ? WHERE sender_id = ?", (read[1].dump(), read[0].sender_id))
         self.connection = connection
+        checkpoint(self._database)  # What was deleted just now is still in the file's log.
 
     # --- talking -----------------------------------------------------------------------------------
 
     def submit(self, body: bytes) -> None:
         self.step(Submit(body=body), submitted=1)
 
-    def step(self, event: Event, *, submitted: int = 0) -> None:
+    def step(self, event: Event, *, submitted: int = 0, deleted: QueueAddress | None = None) -> None:
         """Give an event to the connection, and persist what came of it before anything leaves."""
         assert self.connection is not None
         effects = self.connection.step(event, int(time.time()))
@@ -229,6 +232,8 @@ class Agent:
             database.execute("BEGIN IMMEDIATE")
             dump = self.connection.dump()
             database.execute("UPDATE agent SET connection = ?, submitted = submitted + ?", (dump, submitted))
+            if deleted is not None:
+                database.execute("DELETE FROM queues WHERE sender_id = ?", (deleted.sender_id,))
             for effect in effects:
                 match effect:
                     case Deliver():
@@ -244,6 +249,8 @@ class Agent:
                     case _:
                         lines.append(_described(effect))
                         database.execute("INSERT INTO reports (text) VALUES (?)", (lines[-1],))
+        if any(isinstance(effect, Ended) for effect in effects):
+            checkpoint(self._database)  # The keys of the old queue are not in the file any more, but still in its log.
         for line in lines:
             self._say(line)
 
@@ -279,7 +286,8 @@ class Agent:
             event = self._answer(question)
         except Refusal as refusal:
             event = Failed(effect=question.id, failure=_FAILURES.get(refusal.fault, Failure.TEMPORARY))
-        self.step(event)
+        deleted = question.queue if isinstance(question, DeleteQueue) and isinstance(event, Deleted) else None
+        self.step(event, deleted=deleted)
         return not isinstance(event, Failed)
 
     def _answer(self, question: Question) -> Event:
@@ -307,8 +315,7 @@ class Agent:
     def _send(self, send: Send) -> None:
         assert self.connection is not None
         (queue,) = [queue for queue in self.connection.send_queues if queue.address == send.queue]
-        (key,) = self._database.execute("SELECT send_key FROM agent").fetchone()
-        sealed = seal(key, send.frame, send.queue.sender_id)
+        sealed = seal(queue.key, send.frame, send.queue.sender_id)
         client = self._client(send.queue.server, queue.server_seed)
         client.enqueue(send.queue.sender_id, _message_id(send.id, send.queue), sealed)
 
@@ -317,16 +324,21 @@ class Agent:
         if queue in self._opened:
             return False  # The connection holds a message of this queue until the old queue is drained.
         assert self.connection is not None
+        keys = [ours.key for ours in self.connection.receive_queues if ours.address == queue]
+        if not keys:
+            return False  # The peer has no key for the new queue yet, so nothing can be in it.
         message, machine = self._next_message(queue)
         phase = self.connection.status()[0].phase
         if message is None:
             if phase is Receiving.DRAINING and queue == self.connection.receive_queue.address:
                 self.step(QueueEmpty(queue=queue))  # Only then does anybody want to know.
             return False
-        (key,) = self._database.execute("SELECT receive_key FROM agent").fetchone()
-        frame = unseal(key, message.body, queue.sender_id)
+        try:
+            frame = unseal(keys[0], message.body, queue.sender_id)
+        except SealRejected:
+            frame = b"forged"  # The connection cannot read it, so it reports it and goes on.
         self._opened[queue] = machine
-        self.step(Received(queue=queue, message_id=message.seq.to_bytes(8, "big"), body=frame or b"forged"))
+        self.step(Received(queue=queue, message_id=message.seq.to_bytes(8, "big"), body=frame))
         if self.connection.status()[0].phase not in _HOLDING:
             self._opened.pop(queue, None)  # Neither acknowledged nor held: it is fetched again.
         return True
@@ -339,12 +351,25 @@ class Agent:
         machine = Dequeuer.load(row[0])
         queue_id, owner = self._owned(queue)
         try:
-            frames = owner.fetch(queue_id, machine.acknowledge, 4).frames
+            # The first of them was read before and is a `Duplicate`.  A `Fork` ends this program: its server went back
+            # in time, and what it forgot cannot be read any more.
+            first = machine.fetch_from
+            fetched = owner.fetch(queue_id, first, 5)
+            left = bool(fetched.frames) and header_of(fetched.frames[0]).seq == first
+            if machine.next_seq and (not left or first in machine.discarded):
+                # It is gone, or was never read, so there is nothing to compare: the head still shows a server that is
+                # behind.
+                nonce = os.urandom(16)
+                with contextlib.suppress(HeadAhead):  # Too far to be proved from here: what is read next shows it.
+                    machine.verify_head(owner.head(queue_id, nonce), nonce)
+            if fetched.suspended and len(fetched.frames) <= 1:
+                # Nothing follows any more, so the last one is acknowledged too: the server then counts none.
+                owner.fetch(queue_id, machine.acknowledge, 1)
         except Refusal as refusal:
             if refusal.fault is Fault.AUTH:
                 return None, machine  # It is deleted.
             raise
-        for frame in frames:
+        for frame in fetched.frames:
             try:
                 opened = machine.open(frame)
             except (Duplicate, Passed):
@@ -365,9 +390,11 @@ class Agent:
                 "INSERT INTO queues VALUES (?, ?, ?, ?, ?, ?, ?)",
                 (sender_id, server, queue_id, seed, made_for, row[3], machine.dump()),
             )
-        sender_id, queue_id, seed, request_bytes = row
-        client = self._client(server, seed)
-        client.create(queue_id, CreationRequest.decode(request_bytes), sender_id, Usage.MESSAGING, {})
+        sender_id, queue_id, seed, pending = row
+        if pending:
+            request = CreationRequest.decode(pending)
+            self._client(server, seed).create(queue_id, request, sender_id, Usage.MESSAGING, {})
+            self._database.execute("UPDATE queues SET request = x'' WHERE sender_id = ?", (sender_id,))
         return QueueAddress(server=server, sender_id=sender_id)
 
     def _owned(self, queue: QueueAddress) -> tuple[bytes, Client]:
@@ -393,7 +420,7 @@ def _fingerprint(server: str) -> bytes:
 
 
 def _keys(shared: bytes) -> tuple[bytes, bytes]:
-    """From the link's key agreement: the key of who opened the link, and the key of its owner."""
+    """From the link's key agreement, for the first two queues: the key of who opened it, and that of its owner."""
     secret = HKDF_SHA256.extract(b"qsratchet example agents", shared)
     return HKDF_SHA256.expand(secret, b"example opener"), HKDF_SHA256.expand(secret, b"example owner")
 

@@ -6,6 +6,7 @@ bytes travel is a function from a request to an answer, so that TCP and HTTP are
 
 from __future__ import annotations
 
+import http.client
 import socket
 import time
 import urllib.error
@@ -15,7 +16,7 @@ from typing import Final, TypeVar
 
 from qsratchet import CreationRequest, DecodeError, KeyOffer
 from qsratchet.codec import u32
-from qsratchet.crypto.signing import SigningKey
+from qsratchet.crypto import SigningKey
 from qsratchet.records import Usage
 
 from .protocol import (
@@ -46,6 +47,7 @@ Exchange = Callable[[bytes], bytes]
 _A = TypeVar("_A", bound=Answer)
 #: No answer is longer: frames of a fetch, and the last of them.
 ANSWER_LIMIT: Final = 32 << 20
+_CONTENT_TYPE: Final = "application/octet-stream"
 
 
 class TcpExchange:
@@ -88,20 +90,43 @@ class TcpExchange:
 
 
 class HttpExchange:
-    """Requests as HTTP POST."""
+    """Requests as HTTP POST; `OSError` if it cannot be known whether the service has got it."""
 
     def __init__(self, url: str, timeout: float = 30.0) -> None:
         self._url = url
         self._timeout = timeout
 
     def __call__(self, request: bytes) -> bytes:
-        post = urllib.request.Request(self._url, request, {"Content-Type": "application/octet-stream"})
+        post = urllib.request.Request(self._url, request, {"Content-Type": _CONTENT_TYPE})
         try:
             with urllib.request.urlopen(post, timeout=self._timeout) as answer:
-                data: bytes = answer.read(ANSWER_LIMIT)
+                return _whole(answer)
         except urllib.error.HTTPError as error:
-            data = error.read(ANSWER_LIMIT)  # A refusal: its body says which.
-        return data
+            with error:
+                if error.headers.get_content_type() != _CONTENT_TYPE:
+                    raise  # Not the service's own words: a proxy's, or a server's that takes no more connections.
+                return _whole(error)  # A refusal: its body says which.
+        except http.client.HTTPException as error:
+            raise ConnectionError("the service closed the connection before its answer was whole") from error
+
+    def close(self) -> None:
+        """Each request has a connection of its own: nothing is left to close."""
+
+
+def _whole(answer: http.client.HTTPResponse | urllib.error.HTTPError) -> bytes:
+    """The body of a response, if all of it came: reading up to a limit does not tell that it was cut off."""
+    data = answer.read(ANSWER_LIMIT)
+    if str(len(data)) != answer.headers.get("Content-Length"):
+        raise ConnectionError("the service closed the connection before its answer was whole")
+    return data
+
+
+def exchange_with(service: str) -> TcpExchange | HttpExchange:
+    """The way to a service at `host:port`, or at `http://host:port`."""
+    if service.startswith("http://"):
+        return HttpExchange(f"{service}/requests")
+    host, _, port = service.rpartition(":")
+    return TcpExchange(host, int(port))
 
 
 class Client:

@@ -15,7 +15,7 @@ from typing import Final, TypeAlias, assert_never
 
 from qsratchet import DecodeError, RejectedError
 from qsratchet.codec import Reader, lv, u8, u16, u32, u64
-from qsratchet.crypto.signing import SIGNATURE_SIZE, SIGNING_PUBLIC_SIZE, SigningKey, verify
+from qsratchet.crypto import SIGNATURE_SIZE, SIGNING_PUBLIC_SIZE, SigningKey, verify
 from qsratchet.records import Usage
 
 VERSION: Final = 1
@@ -45,7 +45,7 @@ class Fault(IntEnum):
     TOO_LARGE = 8
     #: Too much at once, or the database is locked.  Nothing happened; try again later.
     BUSY = 9
-    #: The disk is full.  Nothing happened; fetching still works and frees room.
+    #: There is no room.  Nothing happened.  At a limit of pages fetching makes room; on a full disk its operator must.
     FULL = 10
     #: There is no such number yet: `detail` is the next one.  Ask for the head: the service may have gone back in time.
     AHEAD = 11

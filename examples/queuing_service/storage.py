@@ -1,32 +1,22 @@
 """What the service does with a request, in the SQLite file.  It knows no socket, no clock and no signature.
 
-**The new state and the frames are one transaction, and an answer leaves after its commit.**  Many requests share
-a commit (that is what makes durability cheap); each has a savepoint of its own, so that a refused one leaves
-nothing behind but its number.  Writers of several processes take turns by SQLite's lock, and the
-generation in each write says that nobody came between.
+**The new state and the frames are one transaction, and an answer leaves after its commit.**  States are loaded and
+messages sealed before the lock is taken (`sealing`); the transaction then only writes, and it writes a state only
+over the generation that was loaded.  If another process came between, what was sealed is thrown away and sealed
+again.  Many requests share a commit, which is what makes durability cheap; each has savepoints of its own, so that a
+refused one leaves nothing behind but its number.
 """
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import sqlite3
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Final, assert_never
 
-from qsratchet import (
-    CreationRequest,
-    Enqueuer,
-    Frame,
-    FrameType,
-    MisuseError,
-    QSRatchetError,
-    RejectedError,
-    UpdatePolicy,
-)
+from qsratchet import Enqueuer, Frame, FrameType, MisuseError, QSRatchetError, RejectedError, UpdatePolicy
 from qsratchet.records import (
     DEFAULT_POLICY,
     BlobReplaced,
@@ -39,11 +29,11 @@ from qsratchet.records import (
     RetentionPolicy,
     Secured,
     Suspended,
-    Usage,
     apply,
     decide,
 )
 
+from .admission import CLOCK_WINDOW, REFUSED, Queue, accepted_before, admit, check_room, find
 from .database import BUSY_TIMEOUT, checkpoint, open_database
 from .protocol import (
     Accepted,
@@ -69,41 +59,23 @@ from .protocol import (
     Suspend,
 )
 from .retention import Swept, drop_blobs, forget_callers, remove_queue, sweep_database
+from .sealing import FAILED, Sealed, Sealer, digest_of
 
 log = logging.getLogger(__name__)
 
-#: A request's number may be so far from the service's clock, in microseconds.
-CLOCK_WINDOW: Final = 300 * 1_000_000
 #: A fetch stops after so many bytes, so that an answer is bounded; one frame always fits.
 FETCH_BYTES: Final = 1 << 20
 #: After so many commits the log is emptied, and with it the old keys in it.
 CHECKPOINT_EVERY: Final = 1_000
 
-_COLUMNS: Final = "id, queue_id, sender_id, owner_key, sender_key, request_digest, generation, state, held, record"
-_REFUSED: Final = Refusal(Fault.AUTH, "there is no such queue, or it is not yours")
-_FULL: Final = Refusal(Fault.FULL, "the disk is full; nothing happened; fetching still works and frees room")
+_FULL: Final = Refusal(Fault.FULL, "there is no room; nothing happened; try again when there is")
 _BUSY: Final = Refusal(Fault.BUSY, "the database is locked; nothing happened; try again")
-_FAILED: Final = Refusal(Fault.FAILED, "the service failed and does not know how far it came; try again")
+#: After so many conflicts in a row the lock is taken first, so that nobody waits for ever.
+PATIENCE: Final = 3
 
 
 class Conflict(Exception):
-    """A state was written meanwhile by somebody else: the generation is not the one that was loaded."""
-
-
-@dataclass(slots=True, kw_only=True)
-class Queue:
-    """A row of `queues`."""
-
-    id: int
-    queue_id: bytes
-    sender_id: bytes
-    owner_key: bytes
-    sender_key: bytes | None
-    request_digest: bytes
-    generation: int
-    state: bytes
-    held: int
-    record: bytes
+    """What was sealed does not fit the file: another process wrote the queue after it was loaded here."""
 
 
 class Storage:
@@ -122,9 +94,8 @@ class Storage:
     ) -> None:
         self.service_id: Final = service_id
         self.retention: Final = retention
-        self._updates = updates or UpdatePolicy()
-        self._machine = machine
         self.database: Final = open_database(path, service_id, max_pages=max_pages, busy_timeout=busy_timeout)
+        self._sealer: Final = Sealer(self.database, service_id, updates or UpdatePolicy(), machine)
         self._commits = 0
 
     def close(self) -> None:
@@ -141,10 +112,34 @@ class Storage:
         return swept
 
     def answer_all(self, requests: Sequence[Request], now: float) -> list[Answer | Refusal]:
-        """Carry out requests in one transaction; when this returns, what was done is on the disk."""
+        """Carry out requests in order; when this returns, what was done is on the disk."""
+        answers: list[Answer | Refusal] = []
+        conflicts = 0
+        while len(answers) < len(requests):
+            left = requests[len(answers) :]
+            done = self._attempt(left, now, lock_first=conflicts >= PATIENCE)
+            conflicts = 0 if done else conflicts + 1
+            answers += done
+        return answers
+
+    def seal_all(self, requests: Sequence[Request], now: float) -> list[Sealed | Refusal | None]:
+        """Load states and seal.  Between this and the transaction another process may write."""
+        return self._sealer.seal_all(requests, now, self.retention)
+
+    def _attempt(self, requests: Sequence[Request], now: float, *, lock_first: bool) -> list[Answer | Refusal]:
+        """One transaction: the answers up to the first conflict, so that the order of requests is kept."""
+        answers: list[Answer | Refusal] = []
         try:
+            sealed = [] if lock_first else self.seal_all(requests, now)
             self.database.execute("BEGIN IMMEDIATE")
-            answers = [self._answer(request, now) for request in requests]
+            if lock_first:
+                sealed = self.seal_all(requests, now)
+            for request, made in zip(requests, sealed, strict=True):
+                try:
+                    answers.append(self._answer(request, made, now))
+                except Conflict:
+                    log.info("conflict: %s", request.describe())
+                    break
             self.database.execute("COMMIT")
         except sqlite3.Error as error:
             if self.database.in_transaction:
@@ -154,7 +149,7 @@ class Storage:
                 # One request may have filled the disk: the others get a transaction each.
                 return [answer for request in requests for answer in self.answer_all([request], now)]
             log.warning("%s and %d more: %s", requests[0].describe(), len(requests) - 1, error)
-            return [{sqlite3.SQLITE_FULL: _FULL, sqlite3.SQLITE_BUSY: _BUSY}.get(code, _FAILED)] * len(requests)
+            return [{sqlite3.SQLITE_FULL: _FULL, sqlite3.SQLITE_BUSY: _BUSY}.get(code, FAILED)] * len(requests)
         except BaseException:
             if self.database.in_transaction:
                 self.database.execute("ROLLBACK")
@@ -164,99 +159,50 @@ class Storage:
             checkpoint(self.database)
         return answers
 
-    def _answer(self, request: Request, now: float) -> Answer | Refusal:
+    def _answer(self, request: Request, sealed: Sealed | Refusal | None, now: float) -> Answer | Refusal:
         try:
-            queue = self._admit(request, now)
+            queue = admit(self.database, request, now)
         except Refusal as refusal:
             return refusal
         self.database.execute("SAVEPOINT request")
+        # From here on the number is used, whatever follows; unless there is a conflict, for then nothing happened.
+        self._take_number(request)
+        self.database.execute("SAVEPOINT effects")
         answer: Answer | Refusal
         try:
-            answer = self._carry_out(request, queue, now)
+            answer = self._carry_out(request, sealed, queue, now)
         except Refusal as refusal:
             answer = refusal
         except Conflict:
-            answer = _BUSY
+            self.database.execute("ROLLBACK TO request")
+            self.database.execute("RELEASE request")
+            raise
         except (MisuseError, RejectedError) as error:
             answer = Refusal(Fault.REJECTED, str(error))
         except QSRatchetError as error:
             log.error("%s: %s", request.describe(), error)
-            answer = _FAILED
+            answer = FAILED
         if isinstance(answer, Refusal):
-            self.database.execute("ROLLBACK TO request")
+            self.database.execute("ROLLBACK TO effects")
         self.database.execute("RELEASE request")
         return answer
 
-    # --- who may ask -------------------------------------------------------------------------------
-
-    def _admit(self, request: Request, now: float) -> Queue | None:
-        """Find the queue that the key may use in this way, and take the number, which then is used whatever follows."""
-        clock = int(now * 1_000_000)
-        if abs(request.number - clock) > CLOCK_WINDOW:
-            raise Refusal(Fault.CLOCK, "the number is far from the service's clock: set yours, sign anew", clock)
-        queue = self._authorised(request)
-        row = self.database.execute(
-            "SELECT number FROM callers WHERE target = ? AND key = ?", (request.target, request.key)
-        ).fetchone()
-        if row is not None and request.number <= row[0]:
-            raise Refusal(Fault.REPLAYED, "this number or a later one was used: sign anew with a greater one", row[0])
+    def _take_number(self, request: Request) -> None:
         if isinstance(request.operation, AskBlobs):
-            return queue  # It changes nothing and anybody may repeat it, so there is nothing to remember.
+            return  # It changes nothing and anybody may repeat it, so there is nothing to remember.
         self.database.execute(
             "INSERT INTO callers (target, key, number) VALUES (?, ?, ?) "
             "ON CONFLICT (target, key) DO UPDATE SET number = excluded.number",
             (request.target, request.key, request.number),
         )
-        return queue
-
-    def _authorised(self, request: Request) -> Queue | None:
-        """The queue, if this key may do this to it; None for an operation on a queue that is not there (any more)."""
-        operation, key = request.operation, request.key
-        match operation:
-            case Create():
-                queue = self._find("queue_id", request.target)
-                allowed = queue is None or queue.owner_key == key
-            case Enqueue():
-                queue = self._find("sender_id", request.target)
-                allowed = queue is not None and queue.sender_key in (None, key)
-            case AskBlobs():
-                queue = self._find("sender_id", request.target)
-                allowed = queue is not None and (_usage(queue) is Usage.CONTACT or queue.sender_key == key)
-            case Secure():
-                queue = self._find("sender_id", request.target)
-                allowed = queue is not None and queue.sender_key in (None, key) and operation.sender_key == key
-                if queue is None:
-                    queue = self._find("queue_id", request.target)
-                    allowed = queue is not None and queue.owner_key == key
-            case Delete():
-                queue = self._find("queue_id", request.target)
-                # Its owner may repeat a deletion: the number of the first one is still here.
-                known = "SELECT 1 FROM callers WHERE target = ? AND key = ?"
-                allowed = (
-                    queue.owner_key == key
-                    if queue is not None
-                    else self.database.execute(known, (request.target, key)).fetchone() is not None
-                )
-            case Fetch() | AskHead() | OfferKey() | Suspend() | StoreBlobs() | Reset():
-                queue = self._find("queue_id", request.target)
-                allowed = queue is not None and queue.owner_key == key
-            case _:
-                assert_never(operation)
-        if not allowed:
-            raise _REFUSED
-        return queue
-
-    def _find(self, column: str, id: bytes) -> Queue | None:
-        row = self.database.execute(f"SELECT {_COLUMNS} FROM queues WHERE {column} = ?", (id,)).fetchone()
-        return None if row is None else Queue(**dict(zip(_COLUMNS.split(", "), row, strict=True)))
 
     # --- what is done ------------------------------------------------------------------------------
 
-    def _carry_out(self, request: Request, queue: Queue | None, now: float) -> Answer:
+    def _carry_out(self, request: Request, sealed: Sealed | Refusal | None, queue: Queue | None, now: float) -> Answer:
         today = _day(now)
         operation = request.operation
         if isinstance(operation, Create):
-            return self._create(request, operation, queue, now, today)
+            return self._create(request, operation, queue, sealed, today)
         if isinstance(operation, Delete):
             if queue is not None:
                 apply(QueueRecord.decode(queue.record), Deleted(queue_id=queue.queue_id, day=today))
@@ -265,17 +211,16 @@ class Storage:
         assert queue is not None
         match operation:
             case Enqueue():
-                return self._enqueue(request, operation, queue, now, today)
+                return self._enqueue(request, operation, queue, sealed, today)
             case Fetch():
                 return self._fetch(operation, queue, today)
             case AskHead():
-                return HeadGiven(head=self._load(queue).head(operation.nonce))
+                return HeadGiven(head=self._sealer.load(queue).head(operation.nonce))
             case OfferKey():
-                machine = self._load(queue)
-                frames = machine.accept_offer(operation.offer, now=int(now))
-                if frames:
-                    self._happen(queue, OwnerSeen(queue_id=queue.queue_id, day=today))
-                    self._write(queue, machine, frames, today)
+                self._happen(queue, OwnerSeen(queue_id=queue.queue_id, day=today))
+                # An offer that was in force already has no frames.  It is written all the same, for only that shows
+                # whether what it was in force in is in the file.
+                self._write(queue, needed(sealed), today)
                 return Done()
             case Suspend():
                 self._happen(queue, Suspended(queue_id=queue.queue_id, day=today))
@@ -291,73 +236,61 @@ class Storage:
             case AskBlobs():
                 return self._blobs(queue)
             case Reset():
-                return self._reset(operation, queue, now, today)
+                return self._reset(operation, queue, sealed, today)
             case _:
                 assert_never(operation)
 
-    def _create(self, request: Request, create: Create, queue: Queue | None, now: float, today: date) -> Answer:
-        digest = hashlib.sha256(create.request).digest()
+    def _create(
+        self, request: Request, create: Create, queue: Queue | None, sealed: Sealed | Refusal | None, today: date
+    ) -> Answer:
+        digest = digest_of(create.request)
         if queue is not None:
             if queue.request_digest != digest or queue.sender_id != create.sender_id:
-                raise _REFUSED
+                raise REFUSED
             return Done()
-        if self._find("sender_id", create.sender_id) is not None:
-            raise _REFUSED
-        machine, init = self._begin(create.request, request.target, now)
+        if find(self.database, "sender_id", create.sender_id) is not None:
+            raise REFUSED
+        begun = needed(sealed)
         sizes = tuple((priority, len(blob)) for priority, blob in sorted(create.blobs.items()))
         event = Created(queue_id=request.target, day=today, usage=create.usage, blobs=sizes)
         record = apply(None, event).record
         assert record is not None
         row = (request.target, create.sender_id, request.key, None, digest, record.encode())
-        id = self._insert(row, machine, init, today)
-        self._put_blobs(id, create)
+        self._put_blobs(self._insert(row, begun, today), create)
         return Done()
 
-    def _begin(self, data: bytes, queue_id: bytes, now: float) -> tuple[Enqueuer, Frame]:
-        creation = CreationRequest.decode(data)
-        if creation.service_id != self.service_id or creation.queue_id != queue_id:
-            raise Refusal(Fault.REJECTED, "the creation request names another service or another queue")
-        return self._machine.create(creation, now=int(now), policy=self._updates)
-
-    def _insert(self, row: tuple[bytes | None, ...], machine: Enqueuer, init: Frame, today: date) -> int:
+    def _insert(self, row: tuple[bytes | None, ...], begun: Sealed, today: date) -> int:
         columns = "queue_id, sender_id, owner_key, sender_key, request_digest, record, generation, state, held"
         cursor = self.database.execute(
-            f"INSERT INTO queues ({columns}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, 0)",
-            (*row, machine.generation, machine.dump()),
+            f"INSERT INTO queues ({columns}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, 0)", (*row, begun.generation, begun.state)
         )
         assert cursor.lastrowid is not None
-        self._insert_frames(cursor.lastrowid, [init], today)
+        self._insert_frames(cursor.lastrowid, begun.frames, today)
         return cursor.lastrowid
 
-    def _enqueue(self, request: Request, enqueue: Enqueue, queue: Queue, now: float, today: date) -> Answer:
-        caller = (request.target, request.key)
-        row = self.database.execute(
-            "SELECT message_id, seq FROM callers WHERE target = ? AND key = ?", caller
-        ).fetchone()
-        if row[0] == enqueue.message_id:
-            return Accepted(seq=row[1])  # The answer was lost, and the sender asks again.
-        record = QueueRecord.decode(queue.record)
-        if record.suspended:
-            raise Refusal(Fault.SUSPENDED, "the queue takes no more messages")
-        if not self.retention.messages(record.usage).accepts(queue.held):
-            raise Refusal(Fault.QUOTA, "the queue is full until its owner reads", queue.held)
+    def _enqueue(
+        self, request: Request, enqueue: Enqueue, queue: Queue, sealed: Sealed | Refusal | None, today: date
+    ) -> Answer:
+        before = accepted_before(self.database, request, enqueue)
+        if before is not None:
+            return before
+        check_room(queue, self.retention)
         self._happen(queue, MessageSent(queue_id=queue.queue_id, day=today))
-        machine = self._load(queue)
-        frames = machine.enqueue(enqueue.message, now=int(now))
+        made = needed(sealed)
         queue.held += 1
-        self._write(queue, machine, frames, today)
-        seq = frames[-1].seq
+        self._write(queue, made, today)
+        seq = made.frames[-1].seq
         self.database.execute(
             "UPDATE callers SET message_id = ?, seq = ? WHERE target = ? AND key = ?",
-            (enqueue.message_id, seq, *caller),
+            (enqueue.message_id, seq, request.target, request.key),
         )
         return Accepted(seq=seq)
 
     def _fetch(self, fetch: Fetch, queue: Queue, today: date) -> Answer:
-        machine = self._load(queue)
-        if fetch.first > machine.next_seq:
+        next_seq = self._sealer.load(queue).next_seq
+        if fetch.first > next_seq:
             # Nothing is deleted: whoever is ahead of us knows something that we forgot.
-            raise Refusal(Fault.AHEAD, "there is no such number yet; ask for the head", machine.next_seq)
+            raise Refusal(Fault.AHEAD, "there is no such number yet; ask for the head", next_seq)
         done = (queue.id, fetch.first)
         acknowledged = "SELECT count(*) FROM frames WHERE queue = ? AND seq < ? AND type = ?"
         (messages,) = self.database.execute(acknowledged, (*done, FrameType.DATA)).fetchone()
@@ -379,39 +312,40 @@ class Storage:
 
     def _secure(self, secure: Secure, queue: Queue, today: date) -> Answer:
         if queue.sender_key not in (None, secure.sender_key):
-            raise _REFUSED
+            raise REFUSED
         self._happen(queue, Secured(queue_id=queue.queue_id, day=today))
         self.database.execute("UPDATE queues SET sender_key = ? WHERE id = ?", (secure.sender_key, queue.id))
         return self._blobs(queue)
 
-    def _reset(self, reset: Reset, queue: Queue, now: float, today: date) -> Answer:
-        digest = hashlib.sha256(reset.request).digest()
+    def _reset(self, reset: Reset, queue: Queue, sealed: Sealed | Refusal | None, today: date) -> Answer:
+        digest = digest_of(reset.request)
         if queue.request_digest == digest:
             return Done()
-        machine, init = self._begin(reset.request, queue.queue_id, now)
+        begun = needed(sealed)
         self._happen(queue, OwnerSeen(queue_id=queue.queue_id, day=today))
         blobs = self._blobs(queue)
         remove_queue(self.database, queue.id)
         row = (queue.queue_id, queue.sender_id, queue.owner_key, queue.sender_key, digest, queue.record)
-        self._put_blobs(self._insert(row, machine, init, today), blobs)
+        self._put_blobs(self._insert(row, begun, today), blobs)
         return Done()
 
     # --- rows --------------------------------------------------------------------------------------
 
-    def _load(self, queue: Queue) -> Enqueuer:
-        return self._machine.load(queue.state, policy=self._updates)
-
-    def _write(self, queue: Queue, machine: Enqueuer, frames: list[Frame], today: date) -> None:
-        """The new state over the generation that was loaded, and the frames."""
+    def _write(self, queue: Queue, sealed: Sealed, today: date) -> None:
+        """The new state, over the generation that was loaded, and the frames."""
+        if sealed.after is not None and not sealed.after.written:
+            # It was sealed after something that was refused, so its generation is one that was never in the file.
+            raise Conflict
         written = self.database.execute(
             "UPDATE queues SET generation = ?, state = ?, held = ? WHERE id = ? AND generation = ?",
-            (machine.generation, machine.dump(), queue.held, queue.id, queue.generation),
+            (sealed.generation, sealed.state, queue.held, sealed.id, sealed.before),
         )
         if written.rowcount != 1:
             raise Conflict
-        self._insert_frames(queue.id, frames, today)
+        self._insert_frames(queue.id, sealed.frames, today)
+        sealed.written = True
 
-    def _insert_frames(self, id: int, frames: list[Frame], today: date) -> None:
+    def _insert_frames(self, id: int, frames: Sequence[Frame], today: date) -> None:
         self.database.executemany(
             "INSERT INTO frames VALUES (?, ?, ?, ?, ?)",
             [(id, frame.seq, int(frame.type), today.toordinal(), frame.data) for frame in frames],
@@ -438,9 +372,14 @@ class Storage:
         self.database.executemany("INSERT OR REPLACE INTO blobs VALUES (?, ?, ?)", rows)
 
 
+def needed(sealed: Sealed | Refusal | None) -> Sealed:
+    """What was sealed for a request that turns out to need it."""
+    if sealed is None:
+        raise Conflict  # Without the lock it looked as if there were nothing to do: look again.
+    if isinstance(sealed, Refusal):
+        raise sealed
+    return sealed
+
+
 def _day(now: float) -> date:
     return datetime.fromtimestamp(now, UTC).date()
-
-
-def _usage(queue: Queue) -> Usage:
-    return QueueRecord.decode(queue.record).usage

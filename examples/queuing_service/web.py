@@ -9,6 +9,7 @@ trusted more than a cable; the status code repeats the fault for proxies and log
 from __future__ import annotations
 
 import asyncio
+import math
 import signal
 import socket
 from collections.abc import AsyncIterator
@@ -21,6 +22,7 @@ from starlette.requests import ClientDisconnect
 from starlette.requests import Request as HttpRequest
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from .protocol import Fault, Refusal, encode_answer
 from .service import Limits, Service
@@ -55,17 +57,20 @@ def application(storage: Storage, limits: Limits) -> Starlette:
             yield
 
     async def requests(http: HttpRequest) -> Response:
+        too_large = encode_answer(Refusal(Fault.TOO_LARGE, "the request is too long", limits.request))
+        claimed = http.headers.get("content-length", "0")
+        if len(claimed) > 10 or int(claimed) > limits.request:
+            return _response(too_large, last=True)
         data = bytearray()
         try:
             async with asyncio.timeout(limits.patience):
                 async for part in http.stream():
                     data += part
                     if len(data) > limits.request:
-                        return _response(
-                            encode_answer(Refusal(Fault.TOO_LARGE, "the request is too long", limits.request))
-                        )
+                        return _response(too_large, last=True)
         except (TimeoutError, ClientDisconnect):
-            return _response(encode_answer(Refusal(Fault.MALFORMED, "the request did not come to its end")))
+            cut = encode_answer(Refusal(Fault.MALFORMED, "the request did not come to its end"))
+            return _response(cut, last=True)
         return _response(await service.answer(bytes(data)))
 
     async def health(_: HttpRequest) -> Response:
@@ -75,11 +80,55 @@ def application(storage: Storage, limits: Limits) -> Starlette:
     return Starlette(routes=routes, lifespan=lifespan)
 
 
+def patient_protocol(patience: float) -> type[H11Protocol]:
+    """Uvicorn's own protocol, which waits for ever, with an end to that; a proxy in front would do the same."""
+
+    class PatientProtocol(H11Protocol):
+        _headers: asyncio.TimerHandle | None = None
+        _writing: asyncio.TimerHandle | None = None
+
+        def data_received(self, data: bytes) -> None:
+            super().data_received(data)
+            if self.cycle is not None and not self.cycle.response_complete:
+                # They are whole; whoever reads the body has a clock of its own.
+                self._headers = self._stop(self._headers)
+            elif self._headers is None:
+                self._headers = self._start()
+
+        def pause_writing(self) -> None:
+            super().pause_writing()
+            self._writing = self._start()
+
+        def resume_writing(self) -> None:
+            super().resume_writing()
+            self._writing = self._stop(self._writing)
+
+        def connection_lost(self, exc: Exception | None) -> None:
+            self._headers, self._writing = self._stop(self._headers), self._stop(self._writing)
+            super().connection_lost(exc)
+
+        def _start(self) -> asyncio.TimerHandle:
+            # Not `close`, which would first wait for the client to read what is left.
+            return self.loop.call_later(patience, self.transport.abort)
+
+        def _stop(self, timer: asyncio.TimerHandle | None) -> asyncio.TimerHandle | None:
+            if timer is not None:
+                timer.cancel()
+            return None
+
+    return PatientProtocol
+
+
 def serve(storage: Storage, limits: Limits, host: str, port: int) -> None:
     """Run until SIGTERM or SIGINT; requests under way are answered first."""
     listening = socket.create_server((host, port), backlog=512)
     config = uvicorn.Config(
-        application(storage, limits), log_level="warning", limit_concurrency=limits.connections, lifespan="on"
+        application(storage, limits),
+        http=patient_protocol(limits.patience),
+        log_level="warning",
+        limit_concurrency=limits.connections,
+        timeout_graceful_shutdown=math.ceil(limits.patience),
+        lifespan="on",
     )
     # uvicorn stops on a signal and then raises it again for who handled it before: the caller still has to close.
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -88,7 +137,8 @@ def serve(storage: Storage, limits: Limits, host: str, port: int) -> None:
     uvicorn.Server(config).run(sockets=[listening])
 
 
-def _response(answer: bytes) -> Response:
+def _response(answer: bytes, *, last: bool = False) -> Response:
     # The first byte of an answer is 0 for a refusal, and the second is its fault.
     status = _STATUS[Fault(answer[1])] if answer[0] == 0 else 200
-    return Response(answer, status, media_type="application/octet-stream")
+    headers = {"Connection": "close"} if last else None
+    return Response(answer, status, headers, media_type="application/octet-stream")

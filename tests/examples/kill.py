@@ -1,6 +1,7 @@
 """Kill the service, the owner and the sender at random moments, again and again, and compare what came of it.
 
     python -m tests.examples.kill --rounds 200            (a service, an owner, a sender)
+    python -m tests.examples.kill --rounds 200 --http     (the same, with the service behind HTTP)
     python -m tests.examples.kill --rounds 200 --agents   (two services, two agents who move their queues)
 
 A sender sends as fast as it can, an owner reads and renews its key; both and the service have a file each.  A
@@ -22,13 +23,14 @@ import threading
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Protocol, TypeVar
 
-from examples.queuing_service.client import TcpExchange
+from examples.queuing_service.client import exchange_with
 from examples.queuing_service.protocol import Fetched, Refusal, decode_answer
 from qsratchet import header_of
 from qsratchet.codec import Reader, u32
 
-from .processes import ROOT, SERVICE_ID, TIMEOUT, Running, integrity, start, until
+from .processes import ROOT, SERVICE_ID, TIMEOUT, Running, integrity, kill, start, until
 
 VICTIMS = ("service", "owner", "sender")
 
@@ -104,8 +106,8 @@ class Report:
 class Recorder:
     """Passes bytes between the owner of queues and a service, and keeps the frames of every whole answer."""
 
-    def __init__(self, port: int, record: Record) -> None:
-        self._upstream = port
+    def __init__(self, service: str, record: Record) -> None:
+        self._upstream = service
         self._record = record
         self._server = socket.create_server(("127.0.0.1", 0))
         self.port: int = self._server.getsockname()[1]
@@ -123,7 +125,7 @@ class Recorder:
             threading.Thread(target=self._serve, args=(client,), daemon=True).start()
 
     def _serve(self, client: socket.socket) -> None:
-        upstream = TcpExchange("127.0.0.1", self._upstream)
+        upstream = exchange_with(self._upstream)
         with client:
             try:
                 while size := client.recv(4, socket.MSG_WAITALL):
@@ -154,8 +156,9 @@ class Recorder:
 class Campaign:
     """The three processes, and what they print."""
 
-    def __init__(self, directory: Path, seed: int) -> None:
+    def __init__(self, directory: Path, seed: int, *, http: bool) -> None:
         self.random = random.Random(seed)
+        self._options = ("--update-every", "7", "--queue-length", "60", *(["--http"] if http else []))
         self.files = {name: directory / f"{name}.db" for name in VICTIMS}
         self.record = Record()
         self.kills = dict.fromkeys(VICTIMS, 0)
@@ -163,12 +166,10 @@ class Campaign:
         # Set by the sender that runs now, once it handles signals.
         self._ready = threading.Event()
         self._service: Running = start(self.files["service"], *self._options)
-        self._recorder = Recorder(self._service.port, self.record)
+        self._recorder = Recorder(self._service.address, self.record)
         self._owner = self._start_owner()
         self._sender_id = self._wait_for("sender ").split()[1]
         self._sender = self._start_sender()
-
-    _options = ("--update-every", "7", "--queue-length", "60")
 
     def round(self) -> str:
         """Wait until a few messages went through, then kill somebody in the midst of it."""
@@ -190,11 +191,11 @@ class Campaign:
                 self.record.add_stored(self.files["service"])
                 self._service = start(self.files["service"], *self._options, port=self._service.port)
             case "owner":
-                _kill(self._owner)
+                kill(self._owner)
                 self._check(victim)
                 self._owner = self._start_owner()
             case _:
-                _kill(self._sender)
+                kill(self._sender)
                 self._check(victim)
                 self._sender = self._start_sender()
         return victim
@@ -226,7 +227,7 @@ class Campaign:
         """End what still runs."""
         for process in (self._service.process, self._owner, self._sender):
             if process.poll() is None:
-                _kill(process)
+                kill(process)
 
     def _inbox(self) -> list[bytes]:
         return _column(self.files["owner"], "SELECT body FROM inbox ORDER BY id")
@@ -243,7 +244,7 @@ class Campaign:
         )
 
     def _start_sender(self) -> subprocess.Popen[str]:
-        options = ["--port", str(self._service.port), "--name", SERVICE_ID.decode(), "--sender-id", self._sender_id]
+        options = ["--service", self._service.address, "--name", SERVICE_ID.decode(), "--sender-id", self._sender_id]
         self._ready = threading.Event()
         return self._start("tests.examples.kill_sender", *options, "--database", str(self.files["sender"]))
 
@@ -273,9 +274,22 @@ class Campaign:
                 return line
 
 
-def campaign(directory: Path, rounds: int, seed: int, *, progress: bool = False) -> Report:
+Found = TypeVar("Found", covariant=True)
+
+
+class Killing(Protocol[Found]):
+    """A campaign under way: each round kills something, and the end says what came of it."""
+
+    def round(self) -> str: ...
+
+    def finish(self, seconds: float) -> Found: ...
+
+    def close(self) -> None: ...
+
+
+def killed(run: Killing[Found], rounds: int, *, progress: bool) -> Found:
+    """Carry out so many rounds."""
     started = time.monotonic()
-    run = Campaign(directory, seed)
     try:
         for number in range(1, rounds + 1):
             victim = run.round()
@@ -286,9 +300,8 @@ def campaign(directory: Path, rounds: int, seed: int, *, progress: bool = False)
         run.close()
 
 
-def _kill(process: subprocess.Popen[str]) -> None:
-    process.kill()
-    process.wait(TIMEOUT)
+def campaign(directory: Path, rounds: int, seed: int, *, http: bool = False, progress: bool = False) -> Report:
+    return killed(Campaign(directory, seed, http=http), rounds, progress=progress)
 
 
 def _column(path: Path, query: str) -> list[bytes]:
@@ -304,13 +317,14 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=200)
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1 << 32))
     parser.add_argument("--agents", action="store_true", help="two services and two agents")
+    parser.add_argument("--http", action="store_true", help="the service behind HTTP")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as directory:
         if options.agents:
             from .kill_agents import main as agents_main
 
             return agents_main(Path(directory), options.rounds, options.seed)
-        report = campaign(Path(directory), options.rounds, options.seed, progress=True)
+        report = campaign(Path(directory), options.rounds, options.seed, http=options.http, progress=True)
     print(f"\nseed {options.seed}, {report.seconds:.0f} s, kills: {report.kills}", file=sys.stderr)
     print(f"{len(report.sent)} messages accepted, {len(report.read)} read, {report.frames} frames recorded")
     for fault in report.faults:

@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from .kill import Record, Recorder
-from .processes import ROOT, TIMEOUT, Running, integrity, start, until
+from .kill import Record, Recorder, killed
+from .processes import ROOT, TIMEOUT, Running, integrity, kill, start, until
 
 SERVICES = ("oak", "elm")
 AGENTS = ("alice", "bob")
@@ -75,7 +75,7 @@ class Campaign:
         self._link = directory / "link"
         self._lines: queue.Queue[str] = queue.Queue()
         self._services: dict[str, Running] = {name: self._start_service(name, 0) for name in SERVICES}
-        self._recorders = {name: Recorder(self._services[name].port, self.record) for name in SERVICES}
+        self._recorders = {name: Recorder(self._services[name].address, self.record) for name in SERVICES}
         self._agents = {name: self._start_agent(name) for name in AGENTS}
 
     def round(self) -> str:
@@ -93,7 +93,7 @@ class Campaign:
             self._services[victim].kill()
             self.record.add_stored(self.files[victim])
         else:
-            _kill(self._agents[victim])
+            kill(self._agents[victim])
         verdict = integrity(self.files[victim])
         if verdict != "ok":
             raise AssertionError(f"{victim} after a kill: {verdict}")
@@ -106,7 +106,7 @@ class Campaign:
     def finish(self, seconds: float) -> Report:
         # From here on nothing new is submitted and nothing is killed: what is under way comes to its end.
         for process in self._agents.values():
-            _kill(process)
+            kill(process)
         submitted = {name: self._number(name, "SELECT submitted FROM agent") for name in AGENTS}
         self._agents = {name: self._start_agent(name, messages=0, rotate_every=0) for name in AGENTS}
         until(lambda: all(self._count(name) >= submitted[PEERS[name]] for name in AGENTS), "everything arrives")
@@ -130,7 +130,7 @@ class Campaign:
     def close(self) -> None:
         for process in (*self._agents.values(), *[service.process for service in self._services.values()]):
             if process.poll() is None:
-                _kill(process)
+                kill(process)
 
     def _start_service(self, name: str, port: int) -> Running:
         return start(self.files[name], "--name", name, "--update-every", "7", port=port)
@@ -171,21 +171,7 @@ class Campaign:
 
 
 def campaign(directory: Path, rounds: int, seed: int, *, progress: bool = False) -> Report:
-    started = time.monotonic()
-    run = Campaign(directory, seed)
-    try:
-        for number in range(1, rounds + 1):
-            victim = run.round()
-            if progress:
-                print(f"\r{number}/{rounds} killed: {victim:8}", end="", file=sys.stderr, flush=True)
-        return run.finish(time.monotonic() - started)
-    finally:
-        run.close()
-
-
-def _kill(process: subprocess.Popen[str]) -> None:
-    process.kill()
-    process.wait(TIMEOUT)
+    return killed(Campaign(directory, seed), rounds, progress=progress)
 
 
 def main(directory: Path, rounds: int, seed: int) -> int:

@@ -12,9 +12,9 @@ import sqlite3
 import threading
 from pathlib import Path
 
-from examples.queuing_service.client import Client, TcpExchange
+from examples.queuing_service.client import Client, exchange_with
 from examples.queuing_service.protocol import Fault, Refusal
-from qsratchet.crypto.signing import SigningKey
+from qsratchet.crypto import SigningKey
 
 TABLES = """
 PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL;
@@ -27,7 +27,7 @@ PATIENT = {Fault.BUSY, Fault.QUOTA, Fault.FULL, Fault.FAILED}
 
 def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("--port", type=int, required=True)
+    parser.add_argument("--service", required=True)
     parser.add_argument("--name", required=True)
     parser.add_argument("--sender-id", type=bytes.fromhex, required=True)
     parser.add_argument("--database", type=Path, required=True)
@@ -39,7 +39,7 @@ def main() -> None:
     database.executescript(TABLES)
     database.execute("INSERT INTO key SELECT ? WHERE NOT EXISTS (SELECT 1 FROM key)", (SigningKey.generate().seed,))
     (seed,) = database.execute("SELECT seed FROM key").fetchone()
-    client = Client(TcpExchange("127.0.0.1", options.port), options.name.encode(), SigningKey(seed))
+    client = Client(exchange_with(options.service), options.name.encode(), SigningKey(seed))
     idle = threading.Event()
     while True:
         row = database.execute("SELECT number, body FROM sent WHERE NOT accepted").fetchone()

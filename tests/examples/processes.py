@@ -8,20 +8,25 @@ import sqlite3
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from examples.queuing_service.client import Client, Exchange, HttpExchange, TcpExchange
+from examples.queuing_service.client import Client, Exchange, exchange_with
 from examples.queuing_service.protocol import Answer, Operation, decode_answer, sign_request
 from qsratchet import CreationRequest, Dequeuer, Message
-from qsratchet.crypto.signing import SigningKey
+from qsratchet.crypto import SigningKey
 from qsratchet.records import Usage
 
 ROOT = Path(__file__).parents[2]
 SERVICE_ID = b"service.example"
 TIMEOUT = 30.0
+
+
+def kill(process: subprocess.Popen[str]) -> None:
+    process.kill()
+    process.wait(TIMEOUT)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -34,10 +39,12 @@ class Running:
     log_path: Path
     http: bool
 
+    @property
+    def address(self) -> str:
+        return f"{'http://' if self.http else ''}127.0.0.1:{self.port}"
+
     def exchange(self) -> Exchange:
-        if self.http:
-            return HttpExchange(f"http://127.0.0.1:{self.port}/requests", TIMEOUT)
-        return TcpExchange("127.0.0.1", self.port, TIMEOUT)
+        return exchange_with(self.address)
 
     def client(self, key: SigningKey | None = None) -> Client:
         return Client(self.exchange(), SERVICE_ID, key or SigningKey.generate())
@@ -55,12 +62,20 @@ class Running:
         self.process.communicate(timeout=TIMEOUT)
 
 
-def start(database: Path, *options: str, port: int = 0) -> Running:
-    log_path = database.with_suffix(f".{time.monotonic_ns()}.log")
-    command = [sys.executable, "-m", "examples.queuing_service", "--database", str(database), "--port", str(port)]
+def start(
+    database: Path,
+    *options: str,
+    port: int = 0,
+    module: str = "examples.queuing_service",
+    prefix: Sequence[str] = (),
+    log_path: Path | None = None,
+) -> Running:
+    """Start a service, or a module that is one, and wait until it is ready; `prefix` is a command that runs it."""
+    log_path = log_path or database.with_suffix(f".{time.monotonic_ns()}.log")
+    command = [sys.executable, "-m", module, "--database", str(database), "--port", str(port), "--verbose", *options]
     with log_path.open("w") as log:
         process = subprocess.Popen(
-            [*command, "--verbose", *options], cwd=ROOT, stdout=subprocess.PIPE, stderr=log, text=True
+            [*prefix, *command], cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True
         )
     assert process.stdout is not None
     line = process.stdout.readline()
@@ -75,8 +90,14 @@ def start(database: Path, *options: str, port: int = 0) -> Running:
 
 
 @contextmanager
-def running(database: Path, *options: str, port: int = 0) -> Iterator[Running]:
-    service = start(database, *options, port=port)
+def running(
+    database: Path,
+    *options: str,
+    module: str = "examples.queuing_service",
+    prefix: Sequence[str] = (),
+    log_path: Path | None = None,
+) -> Iterator[Running]:
+    service = start(database, *options, module=module, prefix=prefix, log_path=log_path)
     try:
         yield service
     finally:

@@ -6,14 +6,15 @@ from pathlib import Path
 
 from . import kill_agents
 from .kill import campaign
+from .wires import Wire
 
 
-def test_killing_loses_nothing_doubles_nothing_and_repeats_no_key(tmp_path: Path) -> None:
-    report = campaign(tmp_path, rounds=15, seed=1)
+def test_killing_loses_nothing_doubles_nothing_and_repeats_no_key(tmp_path: Path, wire: Wire) -> None:
+    report = campaign(tmp_path, rounds=12, seed=1, http="--http" in wire.options)
     assert report.faults == []
-    assert sum(report.kills.values()) == 15
+    assert sum(report.kills.values()) == 12
     assert all(report.kills.values())
-    assert len(report.sent) > 15
+    assert len(report.sent) > 12
     assert report.frames > len(report.sent)
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from examples.queuing_service.protocol import Fault, Refusal
 from qsratchet import Message, Updated
-from qsratchet.crypto.signing import SigningKey
+from qsratchet.crypto import SigningKey
 from qsratchet.records import Usage
 
 from .processes import Pair, Running, creation, start

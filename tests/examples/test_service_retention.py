@@ -27,7 +27,7 @@ from examples.queuing_service.protocol import (
 )
 from examples.queuing_service.storage import Storage
 from qsratchet import Dequeuer, Message, ReadPolicy, Updated
-from qsratchet.crypto.signing import SigningKey
+from qsratchet.crypto import SigningKey
 from qsratchet.records import Usage
 
 from .processes import SERVICE_ID, integrity, running

@@ -29,7 +29,7 @@ from examples.queuing_service.protocol import (
     sign_request,
 )
 from qsratchet import DecodeError
-from qsratchet.crypto.signing import SigningKey
+from qsratchet.crypto import SigningKey
 from qsratchet.records import Usage
 
 from .processes import SERVICE_ID, Pair, Running, ask, creation, now, signed
