@@ -32,8 +32,10 @@ def audit_lines(report: Report, *, show: int, written: Mapping[str, str]) -> Ite
             yield f"  {kind:<{width}}  {count:>7,}"
         yield ""
         yield from _findings(report.findings[:show])
-        if total > show:
-            yield f"  … and {total - show:,} more"
+        if total - report.earlier > show:
+            yield f"  … and {total - report.earlier - show:,} more"
+        if report.earlier:
+            yield f"  {report.earlier:,} of the findings are of earlier audits, which listed them"
     if written:
         yield ""
         width = max(map(len, written))
@@ -43,7 +45,7 @@ def audit_lines(report: Report, *, show: int, written: Mapping[str, str]) -> Ite
 
 def _findings(findings: Sequence[Finding]) -> Iterator[str]:
     for one in findings:
-        queue = one.queue_id.hex()
+        queue = one.queue_id.hex() or "(no queue id)"
         short = queue if len(queue) <= _SHORT else queue[:_SHORT] + "…"
         yield f"  {short}  {one.kind}: {one.sentence}"
 
@@ -61,6 +63,7 @@ def audit_answer(report: Report, *, written: Mapping[str, str]) -> dict[str, obj
         "epochs": report.epochs,
         "kinds": report.kinds,
         "findings_total": report.total_findings,
+        "findings_earlier": report.earlier,
         "findings": [
             {
                 "service_id": one.service_id.hex(),
@@ -78,4 +81,5 @@ def audit_answer(report: Report, *, written: Mapping[str, str]) -> dict[str, obj
 
 
 def json_line(value: object) -> str:
-    return json.dumps(value, indent=1, ensure_ascii=False)
+    """One line, so that the answers of a long run can be read one by one."""
+    return json.dumps(value, ensure_ascii=False)

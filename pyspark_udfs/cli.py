@@ -1,17 +1,25 @@
 """The command line: what can be asked for, and how an answer or an error reaches a person or a script.
 
 Answers go to standard output, progress and errors to standard error.  Exit status: 0 clean, 1 findings, 2 wrong use or
-no answer, 130 interrupted.  What the commands do is in `commands`; keys never stand on a command line.
+no answer, 130 interrupted (Ctrl-C), 143 terminated.  What the commands do is in `commands`; keys never
+stand on a command line.
 """
 
 from __future__ import annotations
 
 import argparse
+import logging
+import signal
 import sys
-from collections.abc import Sequence
-from typing import Final
+import threading
+import traceback
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Final
 
 from qsratchet import QSRatchetError
+
+from . import EXTRA
 
 __all__ = ["main"]
 
@@ -32,20 +40,27 @@ The page docs/audit.md leads from zero to a report, and to a cluster.
 """
 
 
+class _Terminated(KeyboardInterrupt):
+    """SIGTERM or SIGHUP: ends a command as Ctrl-C does, so that passphrases and unfinished outputs are taken away."""
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; the exit status."""
     parser = _parser()
     options = parser.parse_args(arguments)
     try:
-        # PySpark takes a second to import, which --help does not need.
-        from . import commands
+        with _signals_end_the_command():
+            # PySpark takes a second to import, which --help does not need.
+            from . import commands
 
-        status: int = getattr(commands, options.run)(options)
-        sys.stdout.flush()
-        return status
-    except KeyboardInterrupt:
-        print("\ninterrupted: nothing half-written is left", file=sys.stderr)
-        return 130
+            status: int = getattr(commands, options.run)(options)
+            sys.stdout.flush()
+            return status
+    except KeyboardInterrupt as error:
+        terminated = isinstance(error, _Terminated)
+        said = "terminated" if terminated else "interrupted"
+        print(f"\npyspark_udfs: {said}; nothing half-written is left", file=sys.stderr)
+        return 143 if terminated else 130
     except BrokenPipeError:
         # The reader of our output went away (such as `head`): that is its choice.
         sys.stderr.close()
@@ -53,11 +68,43 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except QSRatchetError as error:
         print(f"pyspark_udfs: {error}", file=sys.stderr)
         return 2
-    except ImportError as error:
-        if error.name and error.name.split(".")[0] in ("pyspark", "pyarrow", "py4j"):
-            print(f"pyspark_udfs: {error.name} is missing: pip install 'qsratchet[spark]'", file=sys.stderr)
+    except OSError as error:
+        from .atomic import system_sentence
+
+        print(f"pyspark_udfs: {system_sentence(error)}", file=sys.stderr)
+        return 2
+    except Exception as error:  # noqa: BLE001 - Python would end with 1, which a script takes for findings.
+        missing = (error.name or "").partition(".")[0] if isinstance(error, ImportError) else ""
+        if missing in EXTRA:
+            print(f"pyspark_udfs: {missing} is missing: pip install 'qsratchet[spark]'", file=sys.stderr)
             return 2
-        raise
+        traceback.print_exc()
+        print("pyspark_udfs: this is a bug, please report it; nothing half-written is left", file=sys.stderr)
+        return 2
+
+
+@contextmanager
+def _signals_end_the_command() -> Iterator[None]:
+    """Let Ctrl-C, SIGTERM and SIGHUP unwind the command; whoever ignores one of them, as `nohup` does, keeps that."""
+
+    def end(number: int, frame: object) -> None:
+        # From here on Py4J would log a traceback for each call that is cut off.
+        logging.disable(logging.CRITICAL)
+        raise KeyboardInterrupt if number == signal.SIGINT else _Terminated
+
+    before: dict[int, Any] = {}
+    disabled = logging.root.manager.disable
+    if threading.current_thread() is threading.main_thread():
+        for name in ("SIGINT", "SIGTERM", "SIGHUP"):
+            number = getattr(signal, name, None)
+            if number is not None and signal.getsignal(number) is not signal.SIG_IGN:
+                before[number] = signal.signal(number, end)
+    try:
+        yield
+    finally:
+        logging.disable(disabled)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -183,6 +230,7 @@ def _watch(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--state", required=True, metavar="FOLDER", help="findings, checkpoints and progress are kept there"
     )
+    parser.add_argument("--heads", metavar="PATH", help="heads to compare the ends of the queues with, when it ends")
     parser.add_argument("--once", action="store_true", help="take what is there, then stop")
     parser.add_argument("--interval", default="10 seconds", help="how often to look (%(default)s)")
     _key(parser, "the passphrase of the grant file")
@@ -233,6 +281,9 @@ def _output(parser: argparse.ArgumentParser) -> None:
 
 def _spark(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("Spark")
-    group.add_argument("--master", help="where Spark runs (default: this machine, or what spark-submit says)")
+    group.add_argument(
+        "--master",
+        help="where Spark runs: local[4], spark://…, sc://… (default: this machine, or as spark-submit says)",
+    )
     group.add_argument("--conf", action="append", default=[], metavar="KEY=VALUE", help="a setting; may be repeated")
     group.add_argument("--ui", action="store_true", help="start Spark's web pages")

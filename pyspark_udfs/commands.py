@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import secrets
+import sys
 import tempfile
 from argparse import Namespace
 from collections.abc import Iterable, Iterator
@@ -16,6 +17,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Final
 
+from pyarrow.dataset import dataset as parquet_dataset
 from pyspark.sql import DataFrame, SparkSession
 
 from qsratchet import Grant, MisuseError
@@ -23,13 +25,14 @@ from qsratchet.crypto.passphrase import ScryptCost
 
 from .answers import audit_answer, audit_lines, json_line
 from .atomic import folder_at_end, replaced_at_end
-from .audit import AuditResult, audit
+from .auditing import AuditResult, audit
 from .defects import parse_defects
 from .derive import derive_grants
-from .faults import spark_errors_in_a_sentence
+from .faults import AuditFailed, spark_errors_in_a_sentence
 from .file_key import FileKey, Passphrase, PassphraseFile
 from .grant_file import GrantFile, KeyFile, merged, narrowed, write_grants
-from .live import live_findings, live_summary, watch
+from .live import live_findings, live_heads, live_summary, watch
+from .parquet_files import ParquetFiles
 from .progress import Progress
 from .report import Report, render, write_report
 from .report_data import gather
@@ -41,6 +44,9 @@ __all__ = ["audit_export", "demo", "grants_derive", "grants_list", "grants_narro
 
 #: So many derived grants are sorted at a time: some 40 MB.  What is more waits in sealed files.
 _SORTED_AT_ONCE: Final = 200_000
+#: So many findings of a batch are told; the folder of the state has all.
+_TOLD: Final = 20
+_TOLD_JSON: Final = 10_000
 
 
 # --- sample and demo -----------------------------------------------------------------------------
@@ -107,10 +113,10 @@ def demo(options: Namespace) -> int:
         spark = spark_session(options, stack)
         bar = Progress(options.progress)
         with spark_errors_in_a_sentence(), bar.watching(spark, "auditing"):
-            export = spark.read.parquet(str(folder / "export"))
+            export, table = _read(spark, str(folder / "export"), "parquet")
             heads = spark.read.parquet(str(folder / "heads.parquet"))
             with audit(export, source, heads=heads) as result:
-                report = gather(export, result, about=_about(options.folder, result))
+                report = gather(table, result, about=_about(options.folder, result))
     page = folder / "report.html"
     write_report(page, report)
     expected = expected_findings(manifest)
@@ -144,7 +150,7 @@ def grants_derive(options: Namespace) -> int:
         spark = spark_session(options, stack, {"spark.io.encryption.enabled": "true"})
         bar = Progress(options.progress)
         with spark_errors_in_a_sentence(), bar.watching(spark, "deriving grants"):
-            export = _read(spark, export_path, options.format)
+            _, export = _read(spark, export_path, options.format)
             rows = derive_grants(export, source).toLocalIterator()
             count = _write_sorted(options.output, (Grant.decode(bytes(row.grant)) for row in rows), key, stack)
     if options.json:
@@ -250,15 +256,15 @@ def audit_export(options: Namespace) -> int:
         spark = spark_session(options, stack)
         bar = Progress(options.progress)
         with spark_errors_in_a_sentence(), bar.watching(spark, "auditing"):
-            export = _read(spark, export_path, options.format)
+            export, table = _read(spark, export_path, options.format)
             heads = None if heads_path is None else spark.read.parquet(heads_path)
             since = None if options.since is None else spark.read.parquet(options.since)
             with audit(export, source, heads=heads, checkpoints=since) as result:
                 if options.explain:
                     result.explain()
                 page = options.report is not None or options.output is not None
-                report = gather(export, result, about=_about(options.export, result), plots=page)
-                outputs.write(result, report)
+                report = gather(table, result, about=_about(options.export, result), plots=page)
+                outputs.write(table, result, report)
         written = outputs.names()
     if options.json:
         print(json_line(audit_answer(report, written=written)))
@@ -272,16 +278,15 @@ class _Outputs:
 
     def __init__(self, tables: Path | None, plaintext: Path | None, options: Namespace) -> None:
         self._tables, self._plaintext, self._options = tables, plaintext, options
-        self._page: str | None = None
 
-    def write(self, result: AuditResult, report: Report) -> None:
+    def write(self, export: DataFrame, result: AuditResult, report: Report) -> None:
         if self._tables is not None:
-            result.findings.write.parquet(str(self._tables / "findings"))
-            result.summary.write.parquet(str(self._tables / "summary"))
-            result.checkpoints.write.parquet(str(self._tables / "checkpoints"))
+            _write(result.findings, self._tables / "findings", report.total_findings - report.earlier)
+            _write(result.summary, self._tables / "summary", report.queues)
+            _write(result.checkpoints, self._tables / "checkpoints", report.queues)
             (self._tables / "report.html").write_text(render(report), encoding="utf-8")
         if self._plaintext is not None:
-            result.messages.write.parquet(str(self._plaintext / "messages"))
+            _write(result.messages, self._plaintext / "messages", export.count())
         if self._options.report is not None:
             with replaced_at_end(self._options.report) as file:
                 file.write(render(report).encode())
@@ -298,6 +303,21 @@ class _Outputs:
         if options.plaintext is not None:
             names["plaintext"] = str(Path(options.plaintext) / "messages")
         return names
+
+
+def _write(table: DataFrame, place: Path, rows: int) -> None:
+    """Write a table where this process sees all of it: executors on other machines could write to disks of theirs."""
+    place = place.resolve()
+    table.write.parquet(place.as_uri())
+    try:
+        seen = parquet_dataset(place).count_rows()
+    except OSError:
+        seen = 0
+    if seen != rows:
+        raise AuditFailed(
+            f"this machine sees {seen:,} of the {rows:,} {place.name} that Spark wrote: name an output folder that is "
+            "shared with the machines of the cluster, or use the functions and a `write` of your own (docs/audit.md)"
+        )
 
 
 @contextmanager
@@ -322,16 +342,30 @@ def watch_folder(options: Namespace) -> int:
         sink = str(state / "audit")
 
         def after(number: int) -> None:
-            new = live_findings(spark, sink).filter(f"batch = {number}").collect()
-            stamp = datetime.now(UTC).strftime("%H:%M:%S")
-            if options.json:
-                print(json_line({"batch": number, "findings": [_plain(row.asDict()) for row in new]}), flush=True)
-                return
-            print(f"{stamp} batch {number}: {len(new):,} new findings", flush=True)
-            for row in new[:20]:
-                print(f"  {bytes(row.queue_id).hex()[:16]}…  {row.kind}: {row.sentence}", flush=True)
+            tell({"batch": number}, live_findings(spark, sink).filter(f"batch = {number}"))
 
-        with spark_errors_in_a_sentence():
+        def tell(what: dict[str, object], found: DataFrame) -> int:
+            """Say how many findings there are, and the first of them: all are in the folder of the state."""
+            count, first = found.count(), found.limit(_TOLD_JSON if options.json else _TOLD).collect()
+            if options.json:
+                findings = [_plain(row.asDict()) for row in first]
+                print(json_line({**what, "count": count, "findings": findings}), flush=True)
+                return count
+            stamp = datetime.now(UTC).strftime("%H:%M:%S")
+            print(
+                f"{stamp} {' '.join(f'{name} {value}' for name, value in what.items())}: {count:,} findings", flush=True
+            )
+            for row in first:
+                print(f"  {bytes(row.queue_id or b'').hex()[:16]}…  {row.kind}: {row.sentence}", flush=True)
+            return count
+
+        def cut_off() -> bool:
+            """Whether heads, if there are any, find something wrong with the ends of the queues now."""
+            if options.heads is None:
+                return False
+            return tell({"heads": options.heads}, live_heads(spark.read.parquet(options.heads), source, sink=sink)) > 0
+
+        with spark_errors_in_a_sentence("finished batches are kept, and the others come again when it is started anew"):
             Path(options.folder).mkdir(parents=True, exist_ok=True)
             stream = spark.readStream.schema(EXPORT).parquet(options.folder)
             query = watch(
@@ -347,11 +381,16 @@ def watch_folder(options: Namespace) -> int:
                 print(f"watching {options.folder}; Ctrl-C ends it", flush=True)
             try:
                 query.awaitTermination()
-            except KeyboardInterrupt:
+            except KeyboardInterrupt as error:
                 query.stop()
-            if not (state / "audit" / "checkpoints").is_dir():
+                print("\nstopped; started again with the same --state it goes on where it was", file=sys.stderr)
+                if type(error) is not KeyboardInterrupt:
+                    # Whoever ends it from outside waits for the end, not for a verdict.
+                    raise
+            if not (state / "audit" / "done").is_dir():
                 return 0
-            return 1 if live_summary(spark, sink).filter("not verified").take(1) else 0
+            wrong = cut_off()
+            return 1 if wrong or live_summary(spark, sink).filter("not verified").take(1) else 0
 
 
 def _plain(row: dict[str, object]) -> dict[str, object]:
@@ -366,8 +405,17 @@ def _export_path(path: str) -> tuple[str, Path | None]:
     return path, None
 
 
-def _read(spark: SparkSession, path: str, format: str) -> DataFrame:
-    return spark.read.format(format).load(path)
+def _read(spark: SparkSession, path: str, format: str) -> tuple[DataFrame | ParquetFiles, DataFrame]:
+    """An export for the audit, and as a table.  Workers on this machine read its Parquet files themselves."""
+    if (
+        format == "parquet"
+        and hasattr(spark, "_jsparkSession")
+        and (spark.sparkContext.master or "").startswith("local")
+    ):
+        files = ParquetFiles(spark, path)
+        return files if files.local else files.table, files.table
+    table = spark.read.format(format).load(path)
+    return table, table
 
 
 def _about(path: str, result: AuditResult) -> list[str]:

@@ -1,29 +1,32 @@
 """The conclusions of an audit: joins the spans of each queue and says what is missing, repeated or cut off.
 
 It reads observations queue by queue, in the order of their numbers: first the checkpoint, if there is one, then spans
-and wrong rows, then heads.  It keeps a handful of numbers for each queue and never sees a message.  The result does
-not depend on how the export was cut into partitions.
+and wrong rows, then heads.  It keeps a handful of numbers for each queue and never sees a message.  What it says of a
+number depends on nothing that comes after it, and the checkpoint has all that it keeps: so the result does not depend
+on how the export was cut into partitions, nor on where it was cut into increments.
 """
 
 from __future__ import annotations
 
 import json
-from base64 import b64decode
 from collections import Counter
 from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 
-from qsratchet import FrameRejected, HeadRejected, MisuseError, header_of
+from qsratchet import StateError
 
+from .chain import Chain
+from .heads import check_head
 from .judge import QueueGrants
 from .kinds import Kind
+from .ranges import Pair, Ranges, common, without
 from .sources import GrantSource
 from .spans import DIGEST_SIZE, OBSERVATIONS, RANK_CHECKPOINT, RANK_HEAD, repeats
 from .strangers import FRAMES_TRIED, Strangers
 
-__all__ = ["CONCLUSIONS", "conclude_batches"]
+__all__ = ["CONCLUSIONS", "GAPS_KEPT", "conclude_batches"]
 
 #: Findings, and one row for each queue (whose `kind` is null): what `FINDINGS` and `CHECKPOINTS` have.
 CONCLUSIONS: Final = pa.schema(
@@ -43,16 +46,14 @@ CONCLUSIONS: Final = pa.schema(
         ("findings", pa.map_(pa.string(), pa.int64())),
         ("head", pa.bool_()),
         ("verified", pa.bool_()),
-        ("next_seq", pa.int64()),
-        ("granted", pa.bool_()),
-        ("update", pa.bool_()),
-        ("followed_seq", pa.int64()),
-        ("opened_seq", pa.int64()),
-        ("opened_epoch", pa.int64()),
-        ("digests", pa.list_(pa.binary())),
+        ("state", pa.binary()),
     ]
 )
 _WIDTH: Final = len(CONCLUSIONS.names)
+#: The format of `state`: JSON, with this number first.
+_STATE_FORMAT: Final = 1
+#: A checkpoint keeps so many gaps of a queue, the last ones, to tell when what was missing comes later.
+GAPS_KEPT: Final = 64
 #: So many rows are handed back at once.
 _ROWS: Final = 10_000
 
@@ -111,6 +112,9 @@ def _table(rows: list[tuple[Any, ...]]) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(arrays, schema=CONCLUSIONS)
 
 
+Track = tuple[int, bool]
+
+
 class _Edge:
     """The last number of a track (an epoch, opened or not), and the frames there."""
 
@@ -121,6 +125,27 @@ class _Edge:
         self.digests = digests
         # So many of the digests are from an earlier audit, which has reported what is to be said of them.
         self.known = known
+
+
+class _Late:
+    """Rows that come below the number where an earlier audit ended: what they fill, and what they do not."""
+
+    __slots__ = ("closed", "filled", "gaps", "passed", "tracks")
+
+    def __init__(self, gaps: list[Pair]) -> None:
+        self.gaps = gaps
+        self.tracks: dict[Track, _Edge] = {}
+        self.closed = Ranges()
+        self.filled = Ranges()
+        self.passed = Ranges()
+
+    def compare(self, first: int, last: int) -> None:
+        """What of these numbers the earlier audit did not miss."""
+        rest = [(first, last)]
+        for gap in self.gaps:
+            rest = without(rest, *gap)
+        for part in rest:
+            self.passed.add(*part)
 
 
 class _Queue:
@@ -143,27 +168,25 @@ class _Queue:
         self._first: int | None = None
         self._kinds: Counter[str] = Counter()
         self._head: bool | None = None
-        # The next number that should be there, and where an earlier audit ended.
+        # The next number that should be there.
         self._expected: int | None = None
-        self._floor = 0
-        self._tracks: dict[tuple[int, bool], _Edge] = {}
-        # The sequence of epochs: where it stands, and whether the UPDATE that ends that epoch was seen.
-        self._tip: tuple[int, bool] | None = None
-        self._tip_last = -1
-        self._tip_update = False
-        self._missing_updates: list[tuple[int, int, int]] = []
+        self._gaps: list[Pair] = []
+        self._tracks: dict[Track, _Edge] = {}
+        self._chain = Chain()
         # The highest number that opened, with its epoch, and the highest of those that stay closed.
         self._opened_seq = self._opened_epoch = self._top_epoch = -1
         self._closed_to = -2
-        self._passed: tuple[int, int] | None = None
         self._tried = 0
         self._unsorted = False
+        # Numbers below the floor come after an audit that had passed them.
+        self._floor = 0
+        self._late: _Late | None = None
 
     # --- what comes in ---------------------------------------------------------------------------
 
     def take(self, seen: Observation) -> None:
         if seen.rank == RANK_CHECKPOINT:
-            self._resume(json.loads(seen.payload or b"{}"))
+            self._resume(seen.payload or b"")
             return
         if seen.rank == RANK_HEAD:
             self._settle()
@@ -182,85 +205,62 @@ class _Queue:
         if seen.first is not None and seen.last is not None:
             self._cover(seen.start, seen.first, seen.last)
 
-    def _resume(self, state: dict[str, Any]) -> None:
-        self._frames, self._messages = state["frames"], state["messages"]
-        self._bytes, self._epochs = state["bytes"], state["epochs"]
-        self._first = state.get("first_seq")
-        self._kinds.update(state["findings"])
-        self._head = state.get("head")
-        self._opened_seq, self._opened_epoch = state["opened_seq"], state["opened_epoch"]
-        self._top_epoch = self._opened_epoch
-        if state.get("next_seq") is None:
-            return
-        self._expected = self._floor = state["next_seq"]
-        if state["granted"] is False:
-            self._closed_to = self._floor - 1
-        if state.get("epoch") is not None:
-            granted = state["granted"] is not False
-            self._tip, self._tip_update, self._tip_last = (
-                (state["epoch"], granted),
-                state["update"],
-                state["followed_seq"],
-            )
-            digests = [b64decode(text) for text in state["digests"]]
-            if digests:
-                self._tracks[self._tip] = _Edge(self._tip_last, digests, len(digests))
-
     def _span(self, seen: Observation, first: int, last: int, epoch: int, granted: bool) -> None:
-        self._leave_behind(first)
-        if first < self._floor - 1:
-            self._pass(first, min(last, self._floor - 1))
+        # The last number that an earlier audit saw is not late: its frames can still be compared.
+        late = self._late if first < self._floor - 1 else None
+        if late is not None:
+            late.compare(first, min(last, self._floor - 1))
+        else:
+            self._leave_behind(first)
         if not granted:
-            if first > self._closed_to + 1:
+            begun = late.closed.add(first, last) if late is not None else first > self._closed_to + 1
+            if begun:
                 self._find(seen.kind or Kind.NO_GRANT, first, None, epoch, seen.sentence or "")
             self._closed_to = max(self._closed_to, last)
         self._cover(seen.start, first, last)
-        self._join(seen, first, last, (epoch, granted))
-        self._follow(first, last, epoch, granted, bool(seen.update))
-        if granted:
-            self._overlap(first, last, epoch)
-            if epoch > self._top_epoch:
-                self._epochs += 1
-                self._top_epoch = epoch
+        over = last >= self._floor
+        self._join(self._tracks if late is None or over else late.tracks, seen, first, last, epoch, granted)
+        if late is None or over:
+            self._follow(first, last, epoch, granted, bool(seen.update))
+            if granted:
+                self._overlap(first, last, epoch)
+        if granted and epoch > self._top_epoch:
+            self._epochs += 1
+            self._top_epoch = epoch
 
-    def _join(self, seen: Observation, first: int, last: int, track: tuple[int, bool]) -> None:
+    def _join(
+        self, tracks: dict[Track, _Edge], seen: Observation, first: int, last: int, epoch: int, granted: bool
+    ) -> None:
         """Put the span after the ones of its epoch; rows under one number meet at the edges."""
+        track = epoch, granted
         digests = _split(seen.first_digests)
-        edge = self._tracks.pop(track, None)
+        edge = tracks.pop(track, None)
         if edge is not None and first == edge.number:
             edge.digests += digests
         else:
             if edge is not None and first < edge.number and first >= self._floor and not self._unsorted:
                 self._unsorted = True
-                sentence = "The rows of this queue are not in order: repeat the audit with the layout 'scattered'."
-                self._find(Kind.UNSORTED, first, last, track[0], sentence)
+                sentence = "The rows of this queue are not in order: repeat the audit without naming a layout."
+                self._find(Kind.UNSORTED, first, last, epoch, sentence)
             if edge is not None:
                 self._close(track, edge)
             edge = _Edge(first, digests)
         if last > first:
             self._close(track, edge)
             edge = _Edge(last, _split(seen.last_digests))
-        self._tracks[track] = edge
+        tracks[track] = edge
 
     def _follow(self, first: int, last: int, epoch: int, granted: bool, update: bool) -> None:
-        """Follow the epochs: one leads to the next by its UPDATE only."""
-        tip = self._tip
-        if tip is not None and epoch < tip[0]:
-            if tip[1]:
-                return
-            # What could not be opened claimed a later epoch, and here the earlier one goes on: the claim was false.
-            self._missing_updates.clear()
-        elif tip is not None and epoch > tip[0]:
-            if not granted and first <= self._tip_last:
-                return
-            if not (self._tip_update and epoch == tip[0] + 1):
-                self._missing_updates.append((self._tip_last + 1, first, tip[0]))
-        same = tip is not None and tip[0] == epoch
-        if granted:
-            self._report_updates()
-        self._tip = (epoch, granted)
-        self._tip_update = update or (same and self._tip_update)
-        self._tip_last = max(last, self._tip_last) if same else last
+        missing = self._chain.follow(first, last, epoch, granted, update)
+        if missing is None:
+            return
+        claim = "is" if missing.opened else "claims to be"
+        sentence = (
+            f"No authentic UPDATE ends epoch {missing.epoch}: it should be before frame {missing.follower}, which "
+            f"{claim} of epoch {epoch}."
+        )
+        end = max(missing.follower - 1, missing.first)
+        self._find(Kind.UPDATE_MISSING, missing.first, end, missing.epoch, sentence)
 
     def _overlap(self, first: int, last: int, epoch: int) -> None:
         """Numbers that opened in two epochs: the service has two histories."""
@@ -275,11 +275,18 @@ class _Queue:
         if self._expected is None:
             self._expected = first if start is None else min(start, first)
         if first > self._expected:
-            one = first - 1 == self._expected
-            sentence = (
-                f"Frame {first - 1} is missing." if one else f"Frames {self._expected} to {first - 1} are missing."
-            )
-            self._find(Kind.GAP, self._expected, first - 1, None, sentence)
+            gap = self._expected, first - 1
+            self._gaps.append(gap)
+            if len(self._gaps) > 2 * GAPS_KEPT:
+                del self._gaps[:GAPS_KEPT]
+            self._find(Kind.GAP, *gap, None, f"{_frames(*gap)} missing.")
+        if self._late is not None and first < self._floor:
+            for part in common(self._late.gaps, first, last):
+                self._late.filled.add(*part)
+                self._gaps = without(self._gaps, *part)
+        if last >= self._expected:
+            # What a head said of the end before this one is no word on this one.
+            self._head = None
         self._expected = max(self._expected, last + 1)
         self._first = first if self._first is None else min(first, self._first)
 
@@ -295,37 +302,63 @@ class _Queue:
         self._find(kind, seen.seq, None, seen.epoch, sentence)
 
     def _check_head(self, head: bytes, nonce: bytes) -> None:
-        """Compare the end of the queue with what the service proved to be its end."""
-        expected = self._expected
         grants = None
         if self.service_id and self.queue_id:
             grants = QueueGrants(self.service_id, self.queue_id, self._source.grants(self.service_id, self.queue_id))
-        if expected is None:
-            expected = (grants.start if grants is not None else None) or 0
-        self._head = False
+        found = check_head(grants, head, nonce, self._expected)
+        self._head = found is None
+        if found is not None:
+            self._find(*found)
+
+    # --- what is kept from one audit to the next ---------------------------------------------------
+
+    def _state(self) -> bytes:
+        expected = self._expected
+        # Rows under the last number may still come; those of the numbers before it do not.
+        edges = [
+            [*track, sorted({digest.hex() for digest in edge.digests})]
+            for track, edge in self._tracks.items()
+            if expected is not None and edge.number == expected - 1
+        ]
+        state = [
+            _STATE_FORMAT,
+            [self._frames, self._messages, self._bytes, self._epochs],
+            self._first,
+            self._kinds,
+            self._head,
+            expected,
+            self._gaps[-GAPS_KEPT:],
+            sorted(edges),
+            self._chain.state(),
+            [self._opened_seq, self._opened_epoch, self._top_epoch, self._closed_to, self._tried],
+        ]
+        return _encode(state).encode()
+
+    def _resume(self, payload: bytes) -> None:
+        if self._late is not None:
+            raise StateError("a queue has two checkpoints: give those of one audit, the last")
         try:
-            header = header_of(head)
-            grant = grants.by_epoch.get(header.epoch) if grants is not None else None
-            if grant is None:
-                sentence = f"The head cannot be checked: there is no grant for its epoch, {header.epoch}."
-                self._find(Kind.NO_GRANT, header.seq, None, header.epoch, sentence)
-                return
-            # From 0 on, so that a head behind the last frame is authenticated too before it is believed.
-            proved = grant.verify_head(head, nonce, next_seq=0)
-        except (FrameRejected, HeadRejected, MisuseError) as error:
-            self._find(Kind.HEAD_REJECTED, None, None, None, f"The head was refused: {error}.")
-            return
-        if proved.next_seq > expected:
-            last = proved.next_seq - 1
-            sentence = f"The end was cut off: the service proved that frames {expected} to {last} exist."
-            self._find(Kind.TAIL_CUT_OFF, expected, last, proved.epoch, sentence)
-        elif proved.next_seq < expected:
-            sentence = (
-                f"The service proved {proved.next_seq} frames, but the export has {expected}: it went back in time."
-            )
-            self._find(Kind.ROLLED_BACK, proved.next_seq, expected - 1, proved.epoch, sentence)
-        else:
-            self._head = True
+            self._restore(*json.loads(payload))
+        except (ValueError, TypeError):
+            raise StateError(
+                "a checkpoint is damaged or not of this release: repeat the audit from the beginning, without it"
+            ) from None
+
+    def _restore(self, format: int, *state: Any) -> None:
+        if format != _STATE_FORMAT:
+            raise ValueError
+        counts, self._first, kinds, self._head, self._expected, gaps, edges, chain, numbers = state
+        self._frames, self._messages, self._bytes, self._epochs = counts
+        self._kinds.update(kinds)
+        known = [(first, last) for first, last in gaps]
+        self._gaps, self._late = list(known), _Late(known)
+        self._chain.resume(chain)
+        self._opened_seq, self._opened_epoch, self._top_epoch, self._closed_to, self._tried = numbers
+        if self._expected is not None:
+            self._floor = self._expected
+            for epoch, granted, texts in edges:
+                digests = [bytes.fromhex(text) for text in texts]
+                self._tracks[epoch, granted] = _Edge(self._floor - 1, digests, len(digests))
 
     # --- what goes out ---------------------------------------------------------------------------
 
@@ -333,15 +366,12 @@ class _Queue:
         """All of this queue was seen."""
         self._settle()
         expected = self._expected
-        tip = self._tip
-        edge = self._tracks.get(tip) if tip is not None else None
-        at_end = edge is not None and edge.number == self._tip_last
         row = (
             self.service_id,
             self.queue_id,
             None,
             None if expected is None else expected - 1,
-            None if tip is None else tip[0],
+            self._chain.epoch,
             None,
             None,
             self._frames,
@@ -352,13 +382,7 @@ class _Queue:
             sorted(self._kinds.items()),
             self._head,
             not self._kinds,
-            expected,
-            expected is None or self._closed_to != expected - 1,
-            self._tip_update,
-            self._tip_last,
-            self._opened_seq,
-            self._opened_epoch,
-            edge.digests if edge is not None and at_end else [],
+            self._state(),
         )
         self._rows.append(row)
 
@@ -366,20 +390,28 @@ class _Queue:
         """Say what waited for a neighbour; there is none any more."""
         for track, edge in self._tracks.items():
             self._close(track, edge)
-        self._report_updates()
-        if self._passed is not None:
-            first, last = self._passed
-            self._passed = None
+        if self._late is not None:
+            self._settle_late(self._late)
+
+    def _settle_late(self, late: _Late) -> None:
+        for track, edge in late.tracks.items():
+            self._close(track, edge)
+        for first, last in late.filled:
+            sentence = f"{_frames(first, last)} there now: an earlier audit found them missing."
+            self._find(Kind.FILLED, first, last, None, sentence)
+        for first, last in late.passed:
             sentence = f"Numbers {first} to {last} come after an audit that had passed them: they cannot be compared."
             self._find(Kind.PASSED, first, last, None, sentence)
+        late.filled.clear()
+        late.passed.clear()
 
     def _leave_behind(self, first: int) -> None:
         """Forget the tracks that ended before this number."""
         if len(self._tracks) > 1:
-            for track in [track for track, edge in self._tracks.items() if edge.number < first - 1]:
+            for track in [track for track, edge in self._tracks.items() if edge.number < first]:
                 self._close(track, self._tracks.pop(track))
 
-    def _close(self, track: tuple[int, bool], edge: _Edge) -> None:
+    def _close(self, track: Track, edge: _Edge) -> None:
         """Report the surplus rows under a number, once."""
         duplicates, forks = repeats(edge.digests) if edge.digests else (0, 0)
         if edge.known:
@@ -390,17 +422,6 @@ class _Queue:
         for _ in range(forks):
             self._again(Kind.FORK, edge.number, track[0])
         edge.known = len(edge.digests)
-
-    def _report_updates(self) -> None:
-        for first, follower, epoch in self._missing_updates:
-            sentence = f"No authentic UPDATE ends epoch {epoch}: it should be before frame {follower}."
-            self._find(Kind.UPDATE_MISSING, first, max(follower - 1, first), epoch, sentence)
-        self._missing_updates.clear()
-
-    def _pass(self, first: int, last: int) -> None:
-        if self._passed is not None:
-            first, last = min(first, self._passed[0]), max(last, self._passed[1])
-        self._passed = (first, last)
 
     def _again(self, kind: str, seq: int, epoch: int | None) -> None:
         if kind == Kind.DUPLICATE:
@@ -413,6 +434,13 @@ class _Queue:
         self._kinds[str(kind)] += 1
         finding = (self.service_id, self.queue_id, seq, last_seq, epoch, str(kind), sentence)
         self._rows.append(finding + (None,) * (_WIDTH - len(finding)))
+
+
+_encode: Final = json.JSONEncoder(separators=(",", ":"), sort_keys=True).encode
+
+
+def _frames(first: int, last: int) -> str:
+    return f"Frame {first} is" if first == last else f"Frames {first} to {last} are"
 
 
 def _split(digests: bytes | None) -> list[bytes]:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
-from py4j.protocol import Py4JError
+from py4j.protocol import Py4JError, Py4JNetworkError
 from pyspark.errors import PySparkException
 
 from qsratchet import QSRatchetError
@@ -22,23 +22,48 @@ _RAISED: Final = re.compile(r"^(?:[\w.]+\.)?(\w*(?:Error|Exception|WrongKey|Reje
 _CAUSE: Final = re.compile(r"Caused by: [\w.$]+: (.+)")
 
 
+#: What the systems of Spark's processes say when a disk takes no more, and what that is called here.
+_FULL: Final = {
+    "No space left on device": "the disk is full",
+    "Disk quota exceeded": "the disk quota is used up",
+    "File too large": "a file grew larger than the system allows (`ulimit -f`)",
+}
+
+
 class AuditFailed(QSRatchetError):
-    """Spark could not do the work; nothing was written."""
+    """Spark could not do the work."""
 
 
 @contextmanager
-def spark_errors_in_a_sentence() -> Iterator[None]:
-    """Raise `AuditFailed`, with the sentence that matters, for whatever Spark raises in the block."""
+def spark_errors_in_a_sentence(left: str = "nothing was written") -> Iterator[None]:
+    """Raise `AuditFailed`, with the sentence that matters, for whatever Spark raises in the block.
+
+    `left` says what is left of the work; it ends sentences that could leave a person in doubt about that.
+    """
     try:
         yield
-    except (PySparkException, Py4JError) as error:
-        raise AuditFailed(_sentence(str(error))) from None
+    except BrokenPipeError:
+        # Whoever reads the answers has gone away, not Spark.
+        raise
+    except (PySparkException, Py4JError, ConnectionError) as error:
+        raise AuditFailed(_sentence(error, left)) from None
 
 
-def _sentence(text: str) -> str:
-    if "No space left on device" in text:
-        return "the disk is full: free some space, or set --conf spark.local.dir to a larger disk; nothing was written"
-    raised = _RAISED.findall(text)
+def _sentence(error: Exception, left: str) -> str:
+    text = str(error)
+    for said, meaning in _FULL.items():
+        if said in text:
+            return (
+                f"{meaning}: free some space where the output goes, or give Spark's own files a larger disk with "
+                f"--conf spark.local.dir=FOLDER; {left}"
+            )
+    if isinstance(error, (Py4JNetworkError, ConnectionError)):
+        return (
+            "Spark's Java process ended in the middle: it was stopped, or the machine had no memory left for it "
+            f"(--conf spark.driver.memory=… changes how much it takes); {left}"
+        )
+    # Py4J's own errors only wrap what Java raised, which stands further on as a cause.
+    raised = [(kind, said) for kind, said in _RAISED.findall(text) if not kind.startswith("Py4J")]
     if raised:
         kind, said = raised[-1]
         return said if kind in _OURS else f"{kind}: {said}"

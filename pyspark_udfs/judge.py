@@ -20,6 +20,7 @@ from qsratchet import (
     Message,
     OutsideGrant,
     UnexpectedInit,
+    WrongSuite,
     header_of,
 )
 from qsratchet.crypto.secret import Sensitive
@@ -46,7 +47,7 @@ _NULL: Final = "A row has no {what}: the export is damaged, or was not written a
 class QueueGrants(Sensitive):
     """The grants of one queue, by epoch."""
 
-    __slots__ = ("_epochs", "_first", "by_epoch", "foreign", "queue_id", "service_id", "start")
+    __slots__ = ("_epochs", "_first", "by_epoch", "foreign", "queue_id", "service_id", "start", "suite")
 
     def __init__(self, service_id: bytes, queue_id: bytes, grants: Iterable[Grant]) -> None:
         self.service_id = service_id
@@ -64,6 +65,8 @@ class QueueGrants(Sensitive):
         places = sorted((grant.first_seq, grant.epoch) for grant in self.by_epoch.values())
         self._first = [first for first, _ in places]
         self._epochs = [epoch for _, epoch in places]
+        # A queue keeps its suite.
+        self.suite = own[0].suite.id if own else None
         # The first number that should be there: INIT comes with the grant of epoch 0 from number 1 on.
         self.start: int | None = None
         if places:
@@ -86,21 +89,26 @@ class QueueGrants(Sensitive):
         if header.type is FrameType.HEAD:
             sentence = f"Row {seq} holds a head, which is not a frame of the queue: it belongs in the table of heads."
             return Judged(Kind.MALFORMED, sentence, epoch, type)
+        # Suite and INIT come first, as in the library's own reader; the place counts where the keys do not fit.
+        if self.suite is not None and header.suite != self.suite:
+            return Judged(*refusal(WrongSuite(header.suite, (self.suite,)), seq), epoch, type)
+        if header.type is FrameType.INIT and number > 0:
+            return Judged(*refusal(UnexpectedInit(number), seq), epoch, type)
+        if header.type is not FrameType.INIT and number == 0:
+            sentence = f"Row {seq} holds a frame that claims number 0 and is {type}: only an INIT frame is number 0."
+            return Judged(Kind.MALFORMED, sentence, epoch, type)
         grant = self.by_epoch.get(epoch)
-        misplaced = self._misplaced(header)
         if grant is None:
-            return misplaced or self._ungranted(header)
+            return self._misplaced(header) or self._ungranted(header)
         try:
-            if header.type is FrameType.INIT and (epoch, number) != (0, 0):
-                raise UnexpectedInit(number)
             opened = grant.open(frame)
         except OutsideGrant:
             if number >= grant.first_seq + EPOCH_CAP:
                 sentence = f"Frame {seq} claims number {number}, which is too far on to be in epoch {epoch}."
-                return misplaced or Judged(Kind.WRONG_EPOCH, sentence, epoch, type)
-            return misplaced or self._ungranted(header)
+                return self._misplaced(header) or Judged(Kind.WRONG_EPOCH, sentence, epoch, type)
+            return self._misplaced(header) or self._ungranted(header)
         except FrameRejected as verdict:
-            return misplaced or Judged(*refusal(verdict, seq), epoch, type)
+            return self._misplaced(header) or Judged(*refusal(verdict, seq), epoch, type)
         body = opened.body if isinstance(opened, Message) else None
         if number != seq:
             sentence = f"The frame stored under number {seq} is authentic, but it is frame {number} of this queue."
@@ -110,6 +118,9 @@ class QueueGrants(Sensitive):
     def _misplaced(self, header: Header) -> Judged | None:
         """The verdict on a frame whose number lies in another epoch than it claims, as far as the grants tell."""
         number, epoch = header.seq, header.epoch
+        if number == 0 and epoch > 0:
+            sentence = f"Frame 0 claims epoch {epoch}, but a queue begins with epoch 0: it was altered."
+            return Judged(Kind.WRONG_EPOCH, sentence, epoch, header.type.name)
         at = bisect_right(self._first, max(number, 1)) - 1
         if at < 0:
             return None

@@ -39,6 +39,7 @@ class Kind(StrEnum):
     ROLLED_BACK = "rolled back"
     HEAD_REJECTED = "head rejected"
     PASSED = "passed"
+    FILLED = "filled"
     UNSORTED = "unsorted"
 
 

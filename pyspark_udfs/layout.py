@@ -20,6 +20,8 @@ from pyspark.sql.types import StructType
 
 from qsratchet import MisuseError
 
+from .parquet_files import ParquetFiles
+
 __all__ = ["Layout", "arranged", "checked", "layout_of"]
 
 #: A partition with more sorted runs than this is not worth joining at its edges.
@@ -70,9 +72,13 @@ class _Run(NamedTuple):
     last: tuple[bytes, bytes, int]
 
 
-def layout_of(export: DataFrame) -> Layout:
+def layout_of(export: DataFrame | ParquetFiles) -> Layout:
     """Look how an export lies: one pass over its small columns, without the frames."""
-    found = export.select(*_KEYS).mapInArrow(_runs, _RUNS_SQL).limit(100 * RUN_LIMIT + 1).collect()
+    if isinstance(export, ParquetFiles):
+        runs_found = export.mapped(_runs, _RUNS_SQL, _KEYS)
+    else:
+        runs_found = export.select(*_KEYS).mapInArrow(_runs, _RUNS_SQL)
+    found = runs_found.limit(100 * RUN_LIMIT + 1).collect()
     if len(found) > 100 * RUN_LIMIT:
         return Layout.SCATTERED
     runs = []

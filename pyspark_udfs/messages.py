@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterator
+from itertools import accumulate
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -37,33 +38,22 @@ def _open(opener: Opener, batch: pa.RecordBatch) -> pa.RecordBatch:
     verdicts: list[str] = []
     present: list[bool] = []
     bodies: list[bytes] = []
-    offsets = array("i", [0])
-    size = row = 0
     for stretch in opener.stretches(batch):
         for event in opener.events(stretch):
             if isinstance(event, Run):
-                for message in event.messages:
-                    body = message[2]
-                    bodies.append(body)
-                    size += len(body)
-                    offsets.append(size)
-                row += len(event.messages)
+                bodies += [message.body for message in event.messages]
                 epochs.append(event.epoch)
                 types.append(_DATA)
                 verdicts.append(OK)
                 present.append(True)
             else:
                 judged = event.judged
-                if judged.body is not None:
-                    bodies.append(judged.body)
-                    size += len(judged.body)
-                offsets.append(size)
-                row += 1
+                bodies.append(judged.body or b"")
                 epochs.append(judged.epoch)
                 types.append(judged.type)
                 verdicts.append(judged.kind)
                 present.append(judged.body is not None)
-            ends.append(row)
+            ends.append(len(bodies))
     run_ends = pa.array(ends, pa.int32())
 
     def spread(values: pa.Array) -> pa.Array:
@@ -71,8 +61,9 @@ def _open(opener: Opener, batch: pa.RecordBatch) -> pa.RecordBatch:
 
     # A bitmap is one bit a row; nothing to do where every row has a body.
     validity = None if all(present) else spread(pa.array(present)).buffers()[1]
+    offsets = array("i", accumulate(map(len, bodies), initial=0))
     body = pa.BinaryArray.from_buffers(
-        pa.binary(), row, [validity, pa.py_buffer(offsets), pa.py_buffer(b"".join(bodies))]
+        pa.binary(), len(bodies), [validity, pa.py_buffer(offsets), pa.py_buffer(b"".join(bodies))]
     )
     columns = [
         batch.column("service_id"),

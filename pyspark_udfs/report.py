@@ -71,6 +71,8 @@ class Report:
     #: Queues whose end an authentic head confirmed.
     confirmed_ends: int
     kinds: dict[str, int]
+    #: So many of the findings are of audits before this one: they count, and are listed where they were found.
+    earlier: int = 0
     findings: Sequence[Finding] = ()
     lines: Sequence[QueueLine] = ()
     volume: Sequence[Bar] = ()
@@ -143,7 +145,8 @@ def _verdict(report: Report) -> str:
     open_ends = report.queues - report.confirmed_ends
     said = []
     if total:
-        said.append(f"{_count(report.verified_queues, 'queue')} verified without any finding.")
+        clean = report.verified_queues
+        said.append(f"{_count(clean, 'queue')} verified without any finding." if clean else "No queue is verified.")
     else:
         said.append(f"All {_count(report.frames, 'frame')} opened and follow each other without a hole.")
     if open_ends:
@@ -153,6 +156,8 @@ def _verdict(report: Report) -> str:
         )
     else:
         said.append("The service's heads confirm the end of every queue.")
+    if report.earlier:
+        said.append(f"{_count(report.earlier, 'finding')} of these are of earlier audits, whose reports list them.")
     said += report.notes
     about = "".join(f"<li>{escape(line)}</li>" for line in report.about)
     return (
@@ -184,7 +189,7 @@ def _findings(report: Report) -> str:
         f"<b>{count:,}</b></button>"
         for kind, count in sorted(report.kinds.items(), key=lambda item: (-item[1], item[0]))
     )
-    cut = report.total_findings - len(report.findings)
+    cut = report.total_findings - report.earlier - len(report.findings)
     note = (
         f"<p class=quiet>The page has the first {len(report.findings):,}; the findings table has all.</p>"
         if cut > 0

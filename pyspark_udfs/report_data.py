@@ -12,7 +12,7 @@ from typing import Final
 from pyspark.sql import DataFrame, Row, Window
 from pyspark.sql import functions as fn
 
-from .audit import AuditResult, total
+from .auditing import AuditResult, total
 from .headers import header
 from .report import FINDINGS_SHOWN, QUEUES_SHOWN, Finding, QueueLine, Report
 from .report_plots import Bar, size
@@ -32,9 +32,7 @@ def gather(export: DataFrame, result: AuditResult, *, about: Sequence[str] = (),
     totals = total(result.summary).collect()[0]
     ends = result.summary.agg(fn.count_if("head"), fn.max("last_seq")).collect()[0]
     rows = result.findings.orderBy("service_id", "queue_id", "seq", "kind").limit(FINDINGS_SHOWN).collect()
-    findings = [
-        Finding(bytes(r.service_id), bytes(r.queue_id), r.seq, r.last_seq, r.epoch, r.kind, r.sentence) for r in rows
-    ]
+    findings = [Finding(*_ids(r), r.seq, r.last_seq, r.epoch, r.kind, r.sentence) for r in rows]
     found = fn.aggregate(fn.map_values("findings"), fn.lit(0).cast("bigint"), lambda left, right: left + right)
     lines = (
         result.summary.withColumn("found", fn.coalesce(found, fn.lit(0)))
@@ -58,6 +56,7 @@ def gather(export: DataFrame, result: AuditResult, *, about: Sequence[str] = (),
         epochs=totals.epochs,
         confirmed_ends=ends[0],
         kinds=dict(totals.findings or {}),
+        earlier=max(0, sum((totals.findings or {}).values()) - result.findings.count()),
         findings=findings,
         lines=[_line(row) for row in lines],
         volume=volume,
@@ -66,10 +65,14 @@ def gather(export: DataFrame, result: AuditResult, *, about: Sequence[str] = (),
     )
 
 
+def _ids(row: Row) -> tuple[bytes, bytes]:
+    """The ids of a queue; rows of a damaged export may have none."""
+    return bytes(row.service_id or b""), bytes(row.queue_id or b"")
+
+
 def _line(row: Row) -> QueueLine:
     return QueueLine(
-        bytes(row.service_id),
-        bytes(row.queue_id),
+        *_ids(row),
         row.frames,
         row.messages,
         row.bytes,

@@ -214,9 +214,10 @@ function range(first, last) {
 function drawFinding(f) {
   const item = make("li", "finding");
   const facts = make("div", "facts");
-  const queue = make("button", "id", f.queue);
+  const queue = make("button", "id", f.queue || "no queue id");
   queue.type = "button";
   queue.title = "Show only this queue";
+  queue.disabled = f.queue === "";
   queue.addEventListener("click", () => {
     findingText.value = f.queue;
     findingText.dispatchEvent(new Event("input"));
@@ -259,7 +260,7 @@ function drawQueue(q) {
   const item = make("li"), row = make("div", "row"), strip = make("div", "strip");
   const state = q.verified ? make("span", "ok", "\u2713 verified")
     : make("span", "nok", q.findings ? things(q.findings, "finding") : "not verified");
-  row.append(make("span", "id", q.id), state);
+  row.append(make("span", "id", q.id || "no queue id"), state);
   const ends = [q.last ?? 0, ...q.marks.map((m) => m[1])];
   const whole = Math.max(...ends) + 1;
   if (q.last !== null) strip.append(piece("read", q.first, q.last + 1, whole));

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from html import escape
 from typing import Final
 
-__all__ = ["Bar", "bar_plot", "number", "size"]
+__all__ = ["Bar", "axis_top", "bar_plot", "number", "size"]
 
 _WIDTH: Final = 640
 _HEIGHT: Final = 300
@@ -53,7 +53,7 @@ def bar_plot(bars: Sequence[Bar], *, title: str, x: str, y: str) -> str:
     """A bar plot with its title, axis labels and a table of its values."""
     if not bars:
         return f'<figure class="plot"><figcaption>{escape(title)}</figcaption><p class="quiet">No data.</p></figure>'
-    top = _nice(max(bar.value for bar in bars))
+    top = axis_top(max(bar.value for bar in bars))
     inner = _WIDTH - _LEFT - _RIGHT
     height = _HEIGHT - _TOP - _BOTTOM
     step = inner / len(bars)
@@ -102,7 +102,7 @@ def bar_plot(bars: Sequence[Bar], *, title: str, x: str, y: str) -> str:
     )
 
 
-def _nice(value: int) -> int:
+def axis_top(value: int) -> int:
     """The top of an axis: the next of 4, 8, 12, 20, 40, 80, … that four equal parts divide evenly."""
     if value <= 4:
         return 4

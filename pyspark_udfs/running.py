@@ -9,12 +9,16 @@ from __future__ import annotations
 import getpass
 import os
 import shutil
+import signal
 import sys
 import tempfile
+import threading
 from argparse import Namespace
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
+from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
 from qsratchet import MisuseError
@@ -82,10 +86,30 @@ def spark_session(options: Namespace, stack: ExitStack, settings: dict[str, str]
     folder = tempfile.mkdtemp(prefix="qsratchet-spark-")
     stack.callback(shutil.rmtree, folder, ignore_errors=True)
     wanted.setdefault("spark.sql.warehouse.dir", str(Path(folder) / "warehouse"))
-    with quiet_stderr(Path(folder) / "spark.log"):
+    with quiet_stderr(Path(folder) / "spark.log"), _own_interrupts():
         session = start_session(master=options.master, ui=options.ui, settings=wanted)
-    stack.callback(session.stop)
+    stack.callback(_stop, session)
+    if not hasattr(session, "_jsparkSession"):
+        # A client of Spark Connect: the log and the pages are the server's.
+        return session
     session.sparkContext.setLogLevel("ERROR")
     if options.ui:
         print(f"Spark's pages: {session.sparkContext.uiWebUrl}", file=sys.stderr)
     return session
+
+
+def _stop(session: SparkSession) -> None:
+    # Where the JVM is gone there is nothing to stop, and what ended it was told already.
+    with suppress(Py4JError, ConnectionError):
+        session.stop()
+
+
+@contextmanager
+def _own_interrupts() -> Iterator[None]:
+    """Keep our way to end on Ctrl-C: PySpark puts one in its place that speaks to the JVM in the middle of a call."""
+    before = signal.getsignal(signal.SIGINT)
+    try:
+        yield
+    finally:
+        if before is not None and threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGINT, before)

@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import Final
 
 from pyspark.sql.types import (
-    ArrayType,
     BinaryType,
     BooleanType,
     LongType,
@@ -46,8 +45,9 @@ GRANTS: Final = StructType(
 )
 
 #: One row for each row of the export: **plaintext**.  `verdict` is what the grants say of this row alone: `ok`, or the
-#: kind of a finding.  `body` is null where there is no message: in INIT and UPDATE frames, and where a frame did not
-#: open.  `epoch` and `type` are from the frame's header, null if it has none that can be read.
+#: kind of a finding.  What rows say of each other is in `FINDINGS` only: a frame that is there twice is `ok` twice, and
+#: so are the two of a fork.  `body` is null where there is no message: in INIT and UPDATE frames, and where a frame did
+#: not open.  `epoch` and `type` are from the frame's header, null if it has none that can be read.
 MESSAGES: Final = StructType(
     [
         *_QUEUE,
@@ -106,20 +106,5 @@ TOTAL: Final = StructType(
 )
 
 #: Where an audit ended, one row for each queue: the next goes on from there.  Nothing in it is secret.  It repeats
-#: the summary, so that the next one is cumulative; `next_seq` is the number after the last one seen; `epoch`, `update`
-#: (whether the UPDATE that ends it was seen) and `granted` (whether the last frame opened) say how far the chain was
-#: followed (to `followed_seq`), `opened_seq` and `opened_epoch` how far it opened; `digests` tell the last frame from
-#: another like it.
-CHECKPOINTS: Final = StructType(
-    [
-        *SUMMARY.fields,
-        StructField("next_seq", LongType()),
-        StructField("epoch", LongType()),
-        StructField("granted", BooleanType()),
-        StructField("update", BooleanType()),
-        StructField("followed_seq", LongType()),
-        StructField("opened_seq", LongType()),
-        StructField("opened_epoch", LongType()),
-        StructField("digests", ArrayType(BinaryType())),
-    ]
-)
+#: the summary; `state` is for the next audit: a line of JSON with numbers, and digests of the last frame.
+CHECKPOINTS: Final = StructType([*SUMMARY.fields, StructField("state", BinaryType())])

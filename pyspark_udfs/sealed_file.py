@@ -33,16 +33,14 @@ from .file_key import FileKey, KeyService, root_key
 __all__ = ["Content", "Record", "SealedFile", "SealedWriter", "WrongKey"]
 
 FORMAT: Final = 1
-#: A block holds about 450 grants; a look-up opens one, and some twenty more the first time in a huge file.
-BLOCK_SIZE: Final = 1 << 16
 _BLOCK_RANGE: Final = range(1 << 10, (1 << 24) + 1)
 _HINT_LIMIT: Final = 1024
 _HEADER_LIMIT: Final = 2048
 _TAG: Final = 16
-#: So many opened blocks are kept; workers read queues in order, so the next look-up is nearly always in one of them.
-_KEPT_BLOCKS: Final = 8
-#: So many blocks are remembered by their last queue, which spares a binary search its first steps.
-_KEPT_BOUNDS: Final = 4096
+#: So many opened blocks are kept: where queues are read in order, the next look-up is nearly always in one of them.
+_KEPT_BLOCKS: Final = 16
+#: So many blocks are remembered by their last queue, which spares a binary search all steps but the last few.
+_KEPT_BOUNDS: Final = 1 << 16
 _PLACE: Final = struct.Struct(">IQ")
 
 
@@ -51,6 +49,11 @@ class Content(IntEnum):
 
     GRANTS = 1
     OWNER_KEYS = 2
+
+
+#: A look-up out of order opens a block, so blocks of grants are small: some twenty grants.  The keys of an owner who
+#: offered often take more room, and are looked up once for each queue.
+_BLOCK_SIZES: Final = {Content.GRANTS: 1 << 12, Content.OWNER_KEYS: 1 << 16}
 
 
 class WrongKey(MisuseError):
@@ -173,8 +176,10 @@ class SealedWriter(Sensitive):
         *,
         cost: ScryptCost = DEFAULT_COST,
         hint: bytes = b"",
-        block_size: int = BLOCK_SIZE,
+        block_size: int | None = None,
     ) -> None:
+        if block_size is None:
+            block_size = _BLOCK_SIZES[content]
         if block_size not in _BLOCK_RANGE:
             raise MisuseError(f"a block has {_BLOCK_RANGE.start} to {_BLOCK_RANGE.stop - 1} bytes, not {block_size}")
         if len(hint) > _HINT_LIMIT:

@@ -31,6 +31,10 @@ JAVA_MINIMUM: Final = 17
 SETTINGS: Final[Mapping[str, str]] = {
     # Batches of frames between the JVM and Python: bounded by rows and by bytes, whichever comes first.
     "spark.sql.execution.arrow.maxRecordsPerBatch": "4000",
+    # What the reader of Parquet decodes at once: 512 frames of a kilobyte stay in a core's cache.
+    "spark.sql.parquet.columnarReaderBatchSize": "512",
+    # Enough tasks for the last ones to end together.
+    "spark.sql.files.maxPartitionBytes": "64m",
     "spark.python.unix.domain.socket.enabled": "true",
     "spark.sql.execution.pandas.udf.buffer.size": str(1 << 20),
     # Frames are ciphertext, so compressing a shuffle of them costs time and saves nothing.
@@ -61,6 +65,8 @@ def start_session(
     running = SparkSession.getActiveSession()
     if running is not None:
         return running
+    if master is not None and master.startswith("sc://"):
+        return _told(SparkSession.builder.remote(master), f"is a Spark Connect server there, at {master}?")
     if _submitted():
         return SparkSession.builder.appName(name).getOrCreate()
     # Workers must run the interpreter that has this package.
@@ -72,14 +78,15 @@ def start_session(
     builder = SparkSession.builder.appName(name).master(master or "local[*,4]")
     for key, value in {**SETTINGS, "spark.ui.enabled": str(ui).lower(), **(settings or {})}.items():
         builder = builder.config(key, value)
+    return _told(builder, f"Java was taken from {os.environ.get('JAVA_HOME', 'the path')}")
+
+
+def _told(builder: SparkSession.Builder, hint: str) -> SparkSession:
     try:
         return builder.getOrCreate()
-    except Exception as error:  # noqa: BLE001 - py4j and the launcher raise many kinds.
+    except Exception as error:  # noqa: BLE001 - py4j, the launcher and the client raise many kinds.
         reason = (str(error).splitlines() or ["no reason given"])[0]
-        java = os.environ.get("JAVA_HOME", "the path")
-        raise MisuseError(
-            f"Spark did not start ({type(error).__name__}: {reason}); Java was taken from {java}"
-        ) from None
+        raise MisuseError(f"Spark did not start ({type(error).__name__}: {reason}); {hint}") from None
 
 
 def _submitted() -> bool:

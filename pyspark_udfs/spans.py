@@ -61,7 +61,8 @@ OBSERVATIONS: Final = pa.schema(
     ]
 )
 #: How `conclude` wants them, within a partition that has all rows of its queues.
-ORDER: Final = ("service_id", "queue_id", "rank", "first", "last", "epoch", "granted", "seq", "kind", "payload")
+#: Of spans that begin together the one of the lower epoch comes first, wherever a partition has cut them.
+ORDER: Final = ("service_id", "queue_id", "rank", "first", "epoch", "granted", "last", "seq", "kind", "payload")
 _FIELDS: Final = {name: place for place, name in enumerate(OBSERVATIONS.names)}
 
 #: A frame that fails is handed on, up to this size, so that it can be tried with other queues' grants.
@@ -233,10 +234,9 @@ class _Spans:
         span.last_digests = []
 
     def _wrong(self, seq: int | None, frame: Buffer | None, size: int, judged: Judged) -> None:
-        # A frame in the wrong place accounts for its own number, everything else for the number of its row.
-        number = judged.number if judged.kind == Kind.REORDERED else seq
-        if number is not None and number < 0:
-            number = None
+        # Every row accounts for the number that it is stored under, whatever is in it: so no row is needed to
+        # judge a number but those under it, and an export may be cut between any two numbers.
+        number = None if seq is None or seq < 0 else seq
         handed_on = judged.kind in _MOVED and frame is not None and size <= _HANDED_ON
         self._row(
             first=number,

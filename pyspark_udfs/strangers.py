@@ -18,7 +18,7 @@ __all__ = ["FRAMES_TRIED", "Strangers"]
 
 #: So many failed frames of a queue are tried.
 FRAMES_TRIED: Final = 16
-#: Each with the grants of so many other queues: those that follow in the order of their ids.
+#: Each with the grants of so many other queues: the nearest in the order of their ids, in which exports are sorted.
 QUEUES_TRIED: Final = 64
 #: A task makes no more tries than this.
 BUDGET: Final = 20_000
@@ -45,7 +45,8 @@ class Strangers:
         except FrameRejected:
             return None
         for step in range(min(QUEUES_TRIED + 1, len(queues))):
-            key = queues[(at + step) % len(queues)]
+            # Here, then one to the right, one to the left, two to the right …
+            key = queues[(at + (step + 1) // 2 * (1 if step % 2 else -1)) % len(queues)]
             if key == here or self._left <= 0:
                 continue
             self._left -= 1

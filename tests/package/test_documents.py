@@ -19,8 +19,8 @@ def code_blocks(page: Path) -> str:
     return "\n".join(re.findall(r"^```python\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL))
 
 
-#: Pages that are run whole.  docs/audit.md needs a Spark session and an export, docs/rotation.md shows the shape of a
-#: host's loop: tests/spark and tests/rotation make the same calls.
+#: Pages that are run whole.  docs/audit.md needs a Spark session and an export, so tests/spark/test_audit_page.py runs
+#: it; docs/rotation.md shows the shape of a host's loop, and tests/rotation makes the same calls.
 RUN_WHOLE = [ROOT / "README.md", *(ROOT / "docs" / name for name in ("guide.md", "links.md", "retention.md"))]
 
 

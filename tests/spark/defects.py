@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 from hypothesis import strategies as st
 
-from .exports import Queue, Row
+from .exports import NONCE, Queue, Row
+
+__all__ = ["Damaged", "damaged", "damaged_export"]
 
 
 def _flip(frame: bytes, at: int, bit: int) -> bytes:
@@ -45,6 +48,11 @@ def cut_off(draw: st.DrawFn, rows: list[Row], at: int, queue: Queue, other: Queu
     return rows[:at]
 
 
+def end_cut_off(draw: st.DrawFn, rows: list[Row], at: int, queue: Queue, other: Queue) -> list[Row]:
+    """The last frames, so few that the grant of the last epoch can still be derived."""
+    return rows[: -draw(st.integers(1, 3))]
+
+
 def duplicate(draw: st.DrawFn, rows: list[Row], at: int, queue: Queue, other: Queue) -> list[Row]:
     return [*rows[:at], *[rows[at]] * draw(st.integers(1, 2)), *rows[at:]]
 
@@ -59,6 +67,22 @@ def header(draw: st.DrawFn, rows: list[Row], at: int, queue: Queue, other: Queue
     if not rows[at].frame:
         return rows
     return _with(rows, at, _flip(_frame(rows[at]), draw(st.integers(0, 15)), draw(st.integers(0, 7))))
+
+
+def field(draw: st.DrawFn, rows: list[Row], at: int, queue: Queue, other: Queue) -> list[Row]:
+    """Another value in one field of the header: version, type, suite, epoch or number, small or large."""
+    frame = bytearray(_frame(rows[at]))
+    place, value = draw(
+        st.sampled_from([(0, 9), (1, 1), (1, 3), (1, 4), (1, 9), (3, 2), (3, 99), (7, 1), (7, 9), (13, 1)])
+    )
+    if len(frame) <= place or frame[place] == value:
+        return rows
+    frame[place] = value
+    return _with(rows, at, bytes(frame))
+
+
+def null_number(draw: st.DrawFn, rows: list[Row], at: int, queue: Queue, other: Queue) -> list[Row]:
+    return [*rows[:at], rows[at]._replace(seq=None), *rows[at + 1 :]]
 
 
 def altered_copy(draw: st.DrawFn, rows: list[Row], at: int, queue: Queue, other: Queue) -> list[Row]:
@@ -100,7 +124,35 @@ def forked(draw: st.DrawFn, rows: list[Row], at: int, queue: Queue, other: Queue
 
 
 _DEFECTS: list[Defect] = [
-    missing, cut_off, duplicate, altered, header, altered_copy, swapped, copied, stranger, shortened, null_frame,
-    head_in_queue, forked,
+    missing, cut_off, end_cut_off, end_cut_off, duplicate, altered, header, altered_copy, swapped, copied, stranger,
+    shortened, null_frame, null_number, head_in_queue, forked,
+    # It has many values, and each of them should come.
+    field, field, field, field,
 ]  # fmt: skip
-__all__ = ["damaged"]
+
+
+class Damaged(NamedTuple):
+    """An export: the rows of each queue, its head if there is one, and who was given the grants of another queue."""
+
+    parts: list[list[Row]]
+    heads: list[bytes | None]
+    foreign: list[bool]
+
+    @property
+    def rows(self) -> list[Row]:
+        return [row for part in self.parts for row in part]
+
+    def __repr__(self) -> str:
+        return f"<{len(self.rows)} rows of {len(self.parts)} queues>"
+
+
+@st.composite
+def damaged_export(draw: st.DrawFn, queues: Sequence[Queue], *, most: int = 4) -> Damaged:
+    """Every queue with defects; each may take stray frames from the next one."""
+    parts, heads, foreign = [], [], []
+    for queue, other in zip(queues, [*queues[1:], queues[0]], strict=True):
+        parts.append(draw(damaged(queue, other, most=most)))
+        head = queue.service.head(NONCE)
+        heads.append(draw(st.sampled_from([None, head, head, queue.old_head, head[:-1] + bytes([head[-1] ^ 1])])))
+        foreign.append(draw(st.integers(0, 9)) == 9)
+    return Damaged(parts, heads, foreign)

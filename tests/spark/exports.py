@@ -15,6 +15,7 @@ from qsratchet import Dequeuer, Enqueuer, Grant, OwnerKeys, UpdatePolicy, derive
 from .plain_source import PlainSource
 
 SERVICE = b"service"
+NONCE = b"n" * 16
 ARROW = pa.schema([("service_id", pa.binary()), ("queue_id", pa.binary()), ("seq", pa.int64()), ("frame", pa.binary())])
 
 
@@ -46,6 +47,8 @@ class Queue:
     bodies: dict[int, bytes] = field(default_factory=dict)
     # Other frames under numbers that are taken, from a service that was restored from a backup.
     forks: list[Row] = field(default_factory=list)
+    # The head of the time before them.
+    old_head: bytes = b""
 
     @classmethod
     def make(cls, id: bytes, messages: int, *, every: int = 7, suite: int = 1, size: int = 20) -> Queue:
@@ -69,6 +72,7 @@ class Queue:
 
     def write_and_fork(self, messages: int) -> None:
         """Write single messages; before each, a copy of the service writes another one."""
+        self.old_head = self.service.head(NONCE)
         for _ in range(messages):
             copy = Enqueuer.load(self.service.dump(), policy=self.policy)
             frames = copy.enqueue_many([b"the other history"], now=0)

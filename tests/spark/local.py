@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from base64 import b64encode
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -17,7 +15,7 @@ from pyspark_udfs.sources import GrantSource
 from pyspark_udfs.spans import OBSERVATIONS, ORDER, RANK_CHECKPOINT, RANK_HEAD, observe_batches
 from qsratchet import Grant
 
-from .exports import ARROW, Row
+from .exports import ARROW, Queue, Row
 
 Finding = tuple[Any, ...]
 
@@ -25,10 +23,12 @@ Finding = tuple[Any, ...]
 class Held:
     """A grant source for one process."""
 
-    def __init__(self, grants: Sequence[Grant]) -> None:
+    def __init__(self, grants: Sequence[Grant], given: Sequence[tuple[Queue, Grant]] = ()) -> None:
         self._held: dict[tuple[bytes, bytes], list[Grant]] = {}
         for grant in grants:
             self._held.setdefault((grant.service_id, grant.queue_id), []).append(grant)
+        for queue, grant in given:
+            self._held.setdefault((grant.service_id, queue.id), []).append(grant)
 
     def grants(self, service_id: bytes, queue_id: bytes) -> Sequence[Grant]:
         return self._held.get((service_id, queue_id), [])
@@ -66,11 +66,8 @@ def concluded(
     for service_id, queue_id, nonce, head in heads:
         seen.append(_row(service_id=service_id, queue_id=queue_id, rank=RANK_HEAD, nonce=nonce, payload=head))
     for row in checkpoints:
-        payload = json.dumps(
-            {key: value for key, value in row.items() if value is not None and not key.endswith("_id")}, default=_base64
-        )
         key = {name: row[name] for name in ("service_id", "queue_id")}
-        seen.append(_row(**key, rank=RANK_CHECKPOINT, payload=payload.encode()))
+        seen.append(_row(**key, rank=RANK_CHECKPOINT, payload=row["state"]))
     seen.sort(key=_order)
     batch = pa.RecordBatch.from_pylist(seen, schema=OBSERVATIONS)
     rows_out = [row for part in conclude_batches(iter([batch]), source) for row in part.to_pylist()]
@@ -79,10 +76,6 @@ def concluded(
     for queue in queues:
         queue["findings"] = dict(queue["findings"])
     return findings, queues
-
-
-def _base64(value: bytes) -> str:
-    return b64encode(value).decode()
 
 
 def _row(**values: Any) -> dict[str, Any]:

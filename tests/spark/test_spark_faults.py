@@ -11,6 +11,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from pyspark_udfs import EXPORT, HEADS, audit, derive_grants, open_frames
+from pyspark_udfs.report_data import gather
 from qsratchet import Grant, MisuseError
 
 from .exports import SERVICE, Queue, Row, export_of, source_of
@@ -91,6 +92,8 @@ def test_damaged_rows_are_findings_and_cost_nothing_else(
         found = sorted((str(row["queue_id"]), str(row["seq"]), row["kind"]) for row in result.findings.collect())
         verdicts = [row["verdict"] for row in result.messages.collect()]
         frames = sum(row["frames"] for row in result.summary.collect())
+        report = gather(export, result, plots=False)
+    assert report.total_findings == len(found) == len(report.findings)
     mine = str(queue.id)
     malformed = [(mine, "2"), (mine, "3"), (mine, "4"), (mine, "None"), (mine, "-9"), ("None", "6"), ("None", "None")]
     gaps = [(mine, str(number)) for number in (5, 9)]

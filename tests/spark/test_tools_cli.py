@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 from argparse import Namespace
@@ -12,13 +14,14 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from pyspark_udfs import commands
-from pyspark_udfs.atomic import folder_at_end, replaced_at_end
+from pyspark_udfs.atomic import NotWritten, folder_at_end, replaced_at_end
 from pyspark_udfs.cli import main
 from pyspark_udfs.defects import parse_defects
 from pyspark_udfs.faults import AuditFailed, spark_errors_in_a_sentence
@@ -196,23 +199,56 @@ def test_an_audit_goes_on_where_the_last_one_ended(damaged: Path, tmp_path: Path
     manifest = json.loads((damaged / "manifest.json").read_text())
     assert found(first) | found(second) == expected_findings(manifest)
     assert second["frames"] == manifest["frames"]
+    # The second counts all, and lists its own.
+    assert second["findings_total"] == len(found(first)) + len(found(second))
+    assert second["findings_earlier"] == len(found(first))
 
 
-def test_watching_finds_what_one_audit_finds_over_two_runs(damaged: Path, tmp_path: Path, answer: Any) -> None:
+def test_watching_finds_what_one_audit_finds_over_two_runs(
+    damaged: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     whole = pq.read_table(damaged / "export")
     arriving = tmp_path / "arriving"
     arriving.mkdir()
     keys = ["--grants", damaged / "audit.grants", "--passphrase-file", damaged / "passphrase.txt"]
-    arguments = ["watch", str(arriving), "--state", str(tmp_path / "state"), "--once", *map(str, keys)]
+    heads = ["--heads", damaged / "heads.parquet", "--json"]
+    arguments = ["watch", arriving, "--state", tmp_path / "state", "--once", *keys, *heads]
     seqs = whole.column("seq").to_pylist()
     for number, early in enumerate((True, False)):
         pq.write_table(whole.filter([(seq < 45) is early for seq in seqs]), arriving / f"{number}.parquet")
-        assert main(arguments) == 1
+        assert main([*map(str, arguments)]) == 1
     state = pq.read_table(tmp_path / "state" / "audit" / "findings").to_pylist()
     said = [(row["queue_id"].hex(), row["kind"], row["seq"]) for row in state]
     manifest = json.loads((damaged / "manifest.json").read_text())
-    # A stream has no heads, so an end that was cut off does not show in it.
-    assert sorted(said) == sorted(one for one in expected_findings(manifest) if one[1] != "tail cut off")
+    expected = sorted(expected_findings(manifest))
+    # A stream has no end, so an end that was cut off shows only when heads are looked at.
+    assert sorted(said) == [one for one in expected if one[1] != "tail cut off"]
+    out = capsys.readouterr().out
+    ends = json.loads(out.splitlines()[-1])["findings"]
+    assert [(row["queue_id"], row["kind"], row["seq"]) for row in ends] == [
+        one for one in expected if one[1] == "tail cut off"
+    ]
+
+
+def test_who_ends_a_watch_from_outside_gets_no_verdict_but_the_status_of_the_signal(
+    damaged: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Query:
+        stopped = False
+
+        def awaitTermination(self) -> None:  # noqa: N802 - Spark's name.
+            os.kill(os.getpid(), signal.SIGTERM)
+
+        def stop(self) -> None:
+            self.stopped = True
+
+    query = Query()
+    monkeypatch.setattr(commands, "watch", lambda *_, **__: query)
+    keys = ["--grants", damaged / "audit.grants", "--passphrase-file", damaged / "passphrase.txt"]
+    arguments = ["watch", tmp_path / "arriving", "--state", tmp_path / "state", *keys]
+    assert main([*map(str, arguments)]) == 143
+    assert query.stopped
+    assert "goes on where it was" in capsys.readouterr().err
 
 
 def test_the_plan_says_which_way_was_taken(clean: Path, capfd: pytest.CaptureFixture[str]) -> None:
@@ -287,6 +323,23 @@ def test_a_parquet_file_that_was_cut_short_is_told_and_nothing_is_written(
     assert sorted(path.name for path in tmp_path.iterdir()) == ["copy"]
 
 
+def test_rows_of_nulls_and_of_no_queue_are_findings_in_every_output(
+    clean: Path, tmp_path: Path, answer: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shutil.copytree(clean, tmp_path / "copy")
+    part = next((tmp_path / "copy" / "export").iterdir())
+    table = pq.read_table(part)
+    nulls = pa.Table.from_pylist([{"seq": 3}, {"queue_id": b"q", "frame": b""}, {}], schema=table.schema)
+    pq.write_table(pa.concat_tables([table, nulls]), part)
+    status, said = answer("audit", tmp_path / "copy", "-o", tmp_path / "result")
+    assert status == 1
+    assert said["kinds"] == {"malformed": 3}
+    assert {(one["queue_id"], one["seq"]) for one in said["findings"]} == {("", 3), ("71", None), ("", None)}
+    assert main(["audit", str(tmp_path / "copy")]) == 1
+    assert "(no queue id)  malformed: " in capsys.readouterr().out
+    assert "malformed" in (tmp_path / "result" / "report.html").read_text()
+
+
 def test_a_grant_file_that_was_altered_is_told_and_nothing_is_written(
     clean: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -305,7 +358,7 @@ def test_an_interrupt_leaves_nothing_half_written(
 ) -> None:
     written: list[Path] = []
 
-    def interrupt(self: commands._Outputs, result: Any, report: Any) -> None:
+    def interrupt(self: commands._Outputs, *tables: Any) -> None:
         assert self._tables is not None
         (self._tables / "findings").mkdir()
         written.append(self._tables)
@@ -396,6 +449,11 @@ def test_a_key_is_found_where_the_options_say(monkeypatch: pytest.MonkeyPatch) -
         ("java.io.IOException: No space left on device", "the disk is full"),
         ("\n", "without a reason"),
         ("Job aborted.\nCaused by: java.lang.X: one\nCaused by: java.lang.Y: two\n", "two"),
+        ("java.io.IOException: Disk quota exceeded", "the disk quota is used up.*; nothing was written"),
+        (
+            "py4j.protocol.Py4JJavaError: An error occurred while calling o9.x.\nCaused by: java.io.X: /tmp/1 gone\n",
+            "^/tmp/1 gone$",
+        ),
         ("Traceback\n  File x\nqsratchet.errors.StateError: block 7 was altered\n", "block 7 was altered"),
         ("Traceback\n  File x\nZeroDivisionError: division by zero\n", "ZeroDivisionError: division by zero"),
     ],
@@ -408,10 +466,25 @@ def test_what_spark_raises_is_told_in_a_sentence(raised: str, sentence: str) -> 
 
 def test_a_place_that_cannot_be_written_is_told(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(MisuseError, match="cannot be written"), replaced_at_end(tmp_path / "file" / "inner"):
+    with pytest.raises(NotWritten, match="cannot be written"), replaced_at_end(tmp_path / "file" / "inner"):
         pass
-    with pytest.raises(MisuseError, match="cannot be written"), folder_at_end(tmp_path / "file" / "inner"):
+    with pytest.raises(NotWritten, match="cannot be written"), folder_at_end(tmp_path / "file" / "inner"):
         pass
+
+
+def test_a_table_that_this_machine_does_not_see_whole_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+    commands._write(spark.range(3), tmp_path / "whole", 3)
+    with pytest.raises(AuditFailed, match="sees 3 of the 4 part that Spark wrote"):
+        commands._write(spark.range(3), tmp_path / "part", 4)
+
+
+def test_a_bug_is_no_finding(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    def broken(options: Namespace) -> int:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(commands, "audit_export", broken)
+    assert main(["audit", "export"]) == 2
+    assert "this is a bug" in capsys.readouterr().err
 
 
 def test_the_session_of_the_tests_is_left_running(spark: SparkSession) -> None:

