@@ -23,8 +23,9 @@ from .schemas import EXPORT
 
 __all__ = ["ParquetFiles", "Piece"]
 
-#: What one task reads, in bytes before compression, if row groups allow; larger where there would be too many tasks.
-PIECE_BYTES: Final = 64 << 20
+#: What one task reads, in bytes before compression, if row groups allow: so much at the most, unless there would be too
+#: many tasks, and down to a sixteenth of it towards the end of the export, so that the last tasks end together.
+PIECE_BYTES: Final = 256 << 20
 PIECES_LIMIT: Final = 100_000
 #: A batch has at most so many rows, and about so many bytes.
 BATCH_ROWS: Final = 4_000
@@ -66,10 +67,7 @@ class ParquetFiles:
     @cached_property
     def pieces(self) -> list[Piece]:
         """All row groups, in the order of files and rows.  It reads the end of each file, once."""
-        files = [(path, _footer(path)) for path in map(_local, self._uris)]
-        whole = sum(footer.row_group(at).total_byte_size for _, footer in files for at in range(footer.num_row_groups))
-        size = max(PIECE_BYTES, whole // PIECES_LIMIT)
-        return [piece for path, footer in files for piece in _cut(path, footer, size)]
+        return list(_cut([(path, _footer(path)) for path in map(_local, self._uris)], _tasks(self.spark)))
 
     def mapped(
         self,
@@ -86,6 +84,12 @@ class ParquetFiles:
 
         run.__name__ = run.__qualname__ = work.__name__
         return self.spark.range(0, len(pieces), 1, max(1, len(pieces))).mapInArrow(run, schema)
+
+
+def _tasks(spark: SparkSession) -> int:
+    """How many tasks a stage of this session has by its settings: some for each core that it may use."""
+    said = spark.conf.get("spark.sql.shuffle.partitions") or ""
+    return int(said) if said.isdecimal() and int(said) else 200
 
 
 def _local(uri: str) -> str:
@@ -114,21 +118,25 @@ def _damaged(path: str, error: Exception) -> MisuseError:
     )
 
 
-def _cut(path: str, footer: pq.FileMetaData, size: int) -> Iterator[Piece]:
-    """Row groups that follow one another, about `size` bytes of them to a piece."""
-    start = used = rows = 0
-    frames = footer.schema.names.index("frame")
-    dictionary = False
-    for at in range(footer.num_row_groups):
-        group = footer.row_group(at)
-        used += group.total_byte_size
-        rows += group.num_rows
-        dictionary |= group.column(frames).has_dictionary_page
-        if used >= size or at == footer.num_row_groups - 1:
-            if rows:
-                batch = max(1, min(BATCH_ROWS, BATCH_BYTES * rows // max(used, 1)))
-                yield Piece(path, range(start, at + 1), batch, dictionary)
-            start, used, rows, dictionary = at + 1, 0, 0, False
+def _cut(files: Sequence[tuple[str, pq.FileMetaData]], tasks: int) -> Iterator[Piece]:
+    """Row groups that follow one another in a file.  A piece has at most two shares of what is left for `tasks`."""
+    left = sum(footer.row_group(at).total_byte_size for _, footer in files for at in range(footer.num_row_groups))
+    limit = max(PIECE_BYTES, left // PIECES_LIMIT)
+    for path, footer in files:
+        frames = footer.schema.names.index("frame")
+        start = used = rows = 0
+        dictionary = False
+        for at in range(footer.num_row_groups):
+            group = footer.row_group(at)
+            used += group.total_byte_size
+            rows += group.num_rows
+            dictionary |= group.column(frames).has_dictionary_page
+            if used >= max(PIECE_BYTES // 16, min(limit, 2 * left // tasks)) or at == footer.num_row_groups - 1:
+                if rows:
+                    batch = max(1, min(BATCH_ROWS, BATCH_BYTES * rows // max(used, 1)))
+                    yield Piece(path, range(start, at + 1), batch, dictionary)
+                left -= used
+                start, used, rows, dictionary = at + 1, 0, 0, False
 
 
 def _read(pieces: Sequence[Piece], numbers: Iterator[pa.RecordBatch], wanted: pa.Schema) -> Iterator[pa.RecordBatch]:

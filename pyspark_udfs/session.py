@@ -40,6 +40,8 @@ SETTINGS: Final[Mapping[str, str]] = {
     # Frames are ciphertext, so compressing a shuffle of them costs time and saves nothing.
     "spark.shuffle.compress": "false",
     "spark.shuffle.spill.compress": "false",
+    # With few partitions Spark writes a row at a time, each to its partition's file: frames are better gathered first.
+    "spark.shuffle.sort.bypassMergeThreshold": "0",
     "spark.sql.session.timeZone": "UTC",
     "spark.ui.showConsoleProgress": "false",
     "spark.driver.memory": "2g",

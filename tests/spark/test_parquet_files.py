@@ -149,7 +149,7 @@ def test_a_small_file_whose_dictionary_stands_for_gigabytes_is_read_in_small_bat
     path = tmp_path / "part.parquet"
     pq.write_table(table, path, row_group_size=1_000, store_schema=False)
     assert path.stat().st_size < 4 << 20
-    pieces = list(module._cut(str(path), pq.read_metadata(path), 1 << 30))
+    pieces = list(module._cut([(str(path), pq.read_metadata(path))], 2))
     assert [(list(piece.groups), piece.batch, piece.dictionary) for piece in pieces] == [([0, 1], 4_000, True)]
     read = module._read(pieces, iter([pa.RecordBatch.from_pydict({"id": [0]})]), ARROW)
     seqs: list[int] = []
@@ -166,6 +166,29 @@ def test_batches_are_bounded_in_bytes(tmp_path: Path) -> None:
     columns = [pa.array([row[place] for row in rows], field.type) for place, field in enumerate(ARROW)]
     pq.write_table(pa.Table.from_arrays(columns, schema=ARROW), tmp_path / "part.parquet", compression="none")
     footer = pq.read_metadata(tmp_path / "part.parquet")
-    (piece,) = module._cut("part", footer, 1 << 30)
+    (piece,) = module._cut([("part", footer)], 2)
     assert 32 < piece.batch <= 64
-    assert [list(one.groups) for one in module._cut("part", footer, 1)] == [[0]]
+    assert list(piece.groups) == [0]
+
+
+def test_pieces_grow_smaller_towards_the_end_so_that_the_last_tasks_end_together(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    frames = pa.array([bytes(1_000)] * 400)
+    ids = pa.array([b"i"] * 400)
+    table = pa.table({"service_id": ids, "queue_id": ids, "seq": range(400), "frame": frames})
+    pq.write_table(table, tmp_path / "part.parquet", compression="none", use_dictionary=False, row_group_size=4)
+    files = [(str(tmp_path / name), pq.read_metadata(tmp_path / "part.parquet")) for name in ("a", "b")]
+    monkeypatch.setattr(module, "PIECE_BYTES", 16 * files[0][1].row_group(0).total_byte_size)
+    pieces = list(module._cut(files, 8))
+    sizes = [len(piece.groups) for piece in pieces]
+    assert sum(sizes) == 200
+    assert [(piece.path, group) for piece in pieces for group in piece.groups] == [
+        (path, group) for path, _ in files for group in range(100)
+    ]
+    # At most 16 groups, at least one; the last are the smallest, and no more than can be had at once.
+    assert sizes[0] == max(sizes) == 16
+    assert sizes[-1] == min(sizes) == 1
+    tail = sizes[-8:]
+    assert tail == sorted(tail, reverse=True)
+    assert sum(tail) <= 16
