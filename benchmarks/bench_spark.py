@@ -175,7 +175,7 @@ def main() -> int:
     parser.add_argument("--quick", action="store_true", help="small: shows that it runs, the figures mean little")
     parser.add_argument("--full", action="store_true", help="the sizes of the bars")
     parser.add_argument("--only", choices=("even", "tiny", "huge"), help="one of the shapes")
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--rounds", type=int, default=5, help="each in turn, the best counts (%(default)s)")
     arguments = parser.parse_args()
     folder = Path(tempfile.mkdtemp(prefix="qsratchet-bench-"))
     missed: list[str] = []

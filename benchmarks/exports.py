@@ -15,15 +15,14 @@ from pyspark.sql import SparkSession
 
 from pyspark_udfs.file_key import PassphraseFile
 from pyspark_udfs.grant_file import GrantFile, write_grants
+from pyspark_udfs.schemas import EXPORT, arrow
 from pyspark_udfs.session import start_session
 from qsratchet import Dequeuer, Enqueuer, Grant, UpdatePolicy, derive_grants
 
 __all__ = ["Export", "scattered", "session", "write_export"]
 
 SERVICE: Final = b"service"
-SCHEMA: Final = pa.schema(
-    [("service_id", pa.binary()), ("queue_id", pa.binary()), ("seq", pa.int64()), ("frame", pa.binary())]
-)
+SCHEMA: Final = arrow(EXPORT)
 GROUP: Final = 20_000
 
 Row = tuple[bytes, int, bytes]

@@ -10,11 +10,13 @@ import gc
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Final, Self
+from typing import Self
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as fn
+from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.types import StructType
 
 from qsratchet import MisuseError
 
@@ -29,22 +31,6 @@ from .spans import OBSERVATIONS, ORDER, RANK_CHECKPOINT, RANK_HEAD, observe_batc
 __all__ = ["AuditResult", "audit", "open_frames", "total"]
 
 Batches = Iterator[pa.RecordBatch]
-
-_SQL_TYPES: Final = {
-    pa.binary(): "binary",
-    pa.int32(): "int",
-    pa.int64(): "bigint",
-    pa.bool_(): "boolean",
-    pa.string(): "string",
-    pa.map_(pa.string(), pa.int64()): "map<string, bigint>",
-}
-
-
-def _sql(schema: pa.Schema) -> str:
-    return ", ".join(f"`{field.name}` {_SQL_TYPES[field.type]}" for field in schema)
-
-
-_MESSAGES: Final = ", ".join(f"`{field.name}` {field.dataType.simpleString()}" for field in MESSAGES.fields)
 
 
 def _named(
@@ -67,7 +53,7 @@ def _settle_worker() -> None:
 
 
 def _worked(
-    export: DataFrame | ParquetFiles, layout: Layout, run: Callable[[Batches], Batches], schema: str
+    export: DataFrame | ParquetFiles, layout: Layout, run: Callable[[Batches], Batches], schema: StructType
 ) -> DataFrame:
     """What the workers make of an export: it is brought to them as its layout asks, or they read it themselves."""
     if isinstance(export, ParquetFiles):
@@ -97,7 +83,7 @@ def open_frames(
     the findings of `audit`.  Without a `layout`, a pass over the small columns finds it out.
     """
     layout = _layout(export, layout)
-    return _worked(export, layout, _named(f"open_{layout}", open_batches, source), _MESSAGES)
+    return _worked(export, layout, _named(f"open_{layout}", open_batches, source), MESSAGES)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,7 +136,7 @@ def audit(
         heads = checked(heads, HEADS, "table of heads")
     if checkpoints is not None:
         checkpoints = checked(checkpoints, CHECKPOINTS, "table of checkpoints")
-    seen = _worked(export, layout, _named(f"audit_{layout}", observe_batches, source), _sql(OBSERVATIONS))
+    seen = _worked(export, layout, _named(f"audit_{layout}", observe_batches, source), from_arrow_schema(OBSERVATIONS))
     if heads is not None:
         seen = seen.unionByName(_observed_heads(heads), allowMissingColumns=True)
     if checkpoints is not None:
@@ -158,7 +144,7 @@ def audit(
     conclusions = (
         seen.repartition("service_id", "queue_id")
         .sortWithinPartitions(*ORDER)
-        .mapInArrow(_named("conclude", conclude_batches, source), _sql(CONCLUSIONS))
+        .mapInArrow(_named("conclude", conclude_batches, source), from_arrow_schema(CONCLUSIONS))
         .persist()
     )
     queues = conclusions.filter("kind is null")

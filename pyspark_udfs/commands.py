@@ -9,8 +9,10 @@ import os
 import secrets
 import sys
 import tempfile
+import threading
 from argparse import Namespace
 from collections.abc import Iterable, Iterator
+from concurrent.futures import Future
 from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
 from itertools import islice
@@ -19,6 +21,7 @@ from typing import Final
 
 from pyarrow.dataset import dataset as parquet_dataset
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
 
 from qsratchet import Grant, MisuseError
 from qsratchet.crypto.passphrase import ScryptCost
@@ -380,7 +383,7 @@ def watch_folder(options: Namespace) -> int:
             if not options.once and not options.json:
                 print(f"watching {options.folder}; Ctrl-C ends it", flush=True)
             try:
-                query.awaitTermination()
+                _await(query)
             except KeyboardInterrupt as error:
                 query.stop()
                 print("\nstopped; started again with the same --state it goes on where it was", file=sys.stderr)
@@ -391,6 +394,26 @@ def watch_folder(options: Namespace) -> int:
                 return 0
             wrong = cut_off()
             return 1 if wrong or live_summary(spark, sink).filter("not verified").take(1) else 0
+
+
+def _await(query: StreamingQuery) -> None:
+    """Wait until a query has ended.
+
+    It is another thread that asks Spark: Ctrl-C in the middle of a call makes Py4J close every connection to the JVM,
+    also the one on which a batch is under way.
+    """
+    ended: Future[None] = Future()
+
+    def ask() -> None:
+        try:
+            query.awaitTermination()
+        except Exception as error:  # noqa: BLE001 - it is raised again where it is waited for.
+            ended.set_exception(error)
+        else:
+            ended.set_result(None)
+
+    threading.Thread(target=ask, daemon=True).start()
+    ended.result()
 
 
 def _plain(row: dict[str, object]) -> dict[str, object]:

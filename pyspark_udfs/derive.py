@@ -7,7 +7,7 @@ reader.  The owner's keys are looked up on the executors.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Final
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
@@ -17,20 +17,12 @@ from qsratchet import FrameRejected, GrantWalk, MisuseError
 
 from .headers import header
 from .layout import checked
-from .schemas import EXPORT, EXPORT_COPIES, GRANTS
+from .schemas import EXPORT, EXPORT_COPIES, GRANTS, arrow
 from .sources import KeySource
 
 __all__ = ["control_frames", "derive_grants"]
 
-_SCHEMA = pa.schema(
-    [
-        ("service_id", pa.binary()),
-        ("queue_id", pa.binary()),
-        ("epoch", pa.int64()),
-        ("first_seq", pa.int64()),
-        ("grant", pa.binary()),
-    ]
-)
+_SCHEMA: Final = arrow(GRANTS)
 
 
 def control_frames(export: DataFrame) -> DataFrame:

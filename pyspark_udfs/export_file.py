@@ -12,6 +12,9 @@ from typing import Final, NamedTuple, Self
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pyspark.sql.types import StructType
+
+from .schemas import EXPORT, EXPORT_COPIES, arrow
 
 __all__ = ["ExportWriter", "Row"]
 
@@ -19,16 +22,7 @@ __all__ = ["ExportWriter", "Row"]
 GROUP_BYTES: Final = 16 << 20
 GROUP_ROWS: Final = 65_536
 
-_SCHEMA: Final = pa.schema(
-    [
-        ("service_id", pa.binary()),
-        ("queue_id", pa.binary()),
-        ("seq", pa.int64()),
-        ("frame", pa.binary()),
-        ("epoch", pa.int64()),
-        ("type", pa.string()),
-    ]
-)
+_SCHEMA: Final = arrow(StructType([*EXPORT.fields, *EXPORT_COPIES.fields]))
 _IDS: Final = ["service_id", "queue_id", "epoch", "type"]
 
 

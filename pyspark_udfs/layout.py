@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as fn
+from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
 from qsratchet import MisuseError
@@ -31,7 +32,7 @@ _KEYS: Final = ("service_id", "queue_id", "seq")
 _RUNS: Final = pa.schema(
     [(f"{edge}_{key}", pa.int64() if key == "seq" else pa.binary()) for edge in ("first", "last") for key in _KEYS]
 )
-_RUNS_SQL: Final = ", ".join(f"{name} {'bigint' if name.endswith('seq') else 'binary'}" for name in _RUNS.names)
+_RUNS_TABLE: Final = from_arrow_schema(_RUNS)
 
 
 class Layout(StrEnum):
@@ -75,9 +76,9 @@ class _Run(NamedTuple):
 def layout_of(export: DataFrame | ParquetFiles) -> Layout:
     """Look how an export lies: one pass over its small columns, without the frames."""
     if isinstance(export, ParquetFiles):
-        runs_found = export.mapped(_runs, _RUNS_SQL, _KEYS)
+        runs_found = export.mapped(_runs, _RUNS_TABLE, _KEYS)
     else:
-        runs_found = export.select(*_KEYS).mapInArrow(_runs, _RUNS_SQL)
+        runs_found = export.select(*_KEYS).mapInArrow(_runs, _RUNS_TABLE)
     found = runs_found.limit(100 * RUN_LIMIT + 1).collect()
     if len(found) > 100 * RUN_LIMIT:
         return Layout.SCATTERED

@@ -16,10 +16,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
 
 from qsratchet import MisuseError
 
-from .schemas import EXPORT
+from .schemas import EXPORT, arrow
 
 __all__ = ["ParquetFiles", "Piece"]
 
@@ -34,7 +35,7 @@ BATCH_BYTES: Final = 64 << 20
 _READ_BYTES: Final = 1 << 20
 
 _SCHEMES: Final = ("", "file")
-_SCHEMA: Final = pa.schema([(name, pa.int64() if name == "seq" else pa.binary()) for name in EXPORT.names])
+_SCHEMA: Final = arrow(EXPORT)
 
 
 class Piece(NamedTuple):
@@ -72,7 +73,7 @@ class ParquetFiles:
     def mapped(
         self,
         work: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]],
-        schema: str,
+        schema: StructType,
         columns: Sequence[str] = EXPORT.names,
     ) -> DataFrame:
         """What `work` makes of these columns: `mapInArrow`, with one task for each piece."""

@@ -42,6 +42,7 @@ from .defects import Defect, Layout, Planted, plan_defects
 from .export_file import ExportWriter, Row
 from .file_key import FileKey
 from .grant_file import grant_record, keys_record
+from .schemas import HEADS, arrow
 from .sealed_file import Content, Record, SealedWriter
 
 __all__ = ["Sample", "expected_findings", "make_sample", "message_of"]
@@ -49,7 +50,7 @@ __all__ = ["Sample", "expected_findings", "make_sample", "message_of"]
 #: A chunk of queues has about this many messages; it is one file of the export, made by one process.
 CHUNK_MESSAGES: Final = 250_000
 _POLICY: Final = UpdatePolicy(frames=None, seconds=None)
-_HEADS: Final = pa.schema([(name, pa.binary()) for name in ("service_id", "queue_id", "nonce", "head")])
+_HEADS: Final = arrow(HEADS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

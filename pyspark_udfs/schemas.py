@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import Final
 
+import pyarrow as pa
+from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import (
     BinaryType,
     BooleanType,
@@ -19,6 +21,12 @@ from pyspark.sql.types import (
 )
 
 __all__ = ["CHECKPOINTS", "EXPORT", "EXPORT_COPIES", "FINDINGS", "GRANTS", "HEADS", "MESSAGES", "SUMMARY", "TOTAL"]
+
+
+def arrow(schema: StructType) -> pa.Schema:
+    """The same columns as Arrow has them."""
+    return to_arrow_schema(schema)
+
 
 _QUEUE: Final = [StructField("service_id", BinaryType()), StructField("queue_id", BinaryType())]
 

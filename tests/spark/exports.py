@@ -10,13 +10,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 
+from pyspark_udfs.schemas import EXPORT, arrow
 from qsratchet import Dequeuer, Enqueuer, Grant, OwnerKeys, UpdatePolicy, derive_grants
 
 from .plain_source import PlainSource
 
 SERVICE = b"service"
 NONCE = b"n" * 16
-ARROW = pa.schema([("service_id", pa.binary()), ("queue_id", pa.binary()), ("seq", pa.int64()), ("frame", pa.binary())])
+ARROW = arrow(EXPORT)
 
 
 class Row(NamedTuple):
