@@ -187,14 +187,17 @@ class Owner:
 
     def grants(self) -> list[Grant]:
         """The recorded grants of what the service still holds, for an audit of it.  This acknowledges nothing."""
-        fetched = self._client.fetch(self.queue_id, 0, 1)
-        if not fetched.frames:
-            return []
-        held = header_of(fetched.frames[0])
-        rows = self._database.execute("SELECT data FROM grants WHERE epoch >= ? ORDER BY epoch", (held.epoch,))
+        # An audit takes the first grant's word for where the queue begins.  The service may hold more than was left to
+        # it, since it learns late what was acknowledged, but it cannot talk the audit out of a frame that it lost.
+        first = self._machine.fetch_from
+        held = self._client.fetch(self.queue_id, 0, 1).frames
+        if held:
+            first = min(first, header_of(held[0]).seq)
+        rows = self._database.execute("SELECT data FROM grants ORDER BY epoch")
         recorded = [Grant.decode(data) for (data,) in rows]
-        # An audit takes the first grant's word for where the queue begins.
-        return [grant.narrow(held.seq) if grant.first_seq < held.seq else grant for grant in recorded]
+        while len(recorded) > 1 and recorded[1].first_seq <= first:
+            del recorded[0]
+        return [grant.narrow(first) if grant.first_seq < first else grant for grant in recorded]
 
     def offer_key(self) -> None:
         """Renew the key.  Until its update was read the same offer is made again, so it may be repeated."""
@@ -366,7 +369,9 @@ def main() -> None:
     options = parser.parse_args()
     if options.grants is not None and options.passphrase_file is None:
         parser.error("--grants needs --passphrase-file, because grants are stored encrypted")
-    if options.service is None or options.database is None:
+    if (options.service is None) != (options.database is None) or (options.grants and options.service is None):
+        parser.error("--service and --database belong together; without both it is a demonstration")
+    if options.service is None:
         with tempfile.TemporaryDirectory() as directory:
             demonstrate(Path(directory))
         return

@@ -19,6 +19,8 @@ def audit_lines(report: Report, *, show: int, written: Mapping[str, str]) -> Ite
     total = report.total_findings
     if total:
         yield f"FINDINGS: {total:,} in {report.queues - report.verified_queues:,} of {report.queues:,} queues"
+    elif not report.queues:
+        yield "NOTHING TO AUDIT: the export has no rows"
     else:
         yield f"CLEAN: nothing wrong was found in {report.queues:,} queues"
     yield (

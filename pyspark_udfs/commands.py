@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator
 from concurrent.futures import Future
 from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
-from itertools import islice
+from itertools import islice, permutations
 from pathlib import Path
 from typing import Final
 
@@ -34,7 +34,7 @@ from .derive import derive_grants
 from .faults import AuditFailed, spark_errors_in_a_sentence
 from .file_key import FileKey, Passphrase, PassphraseFile
 from .grant_file import GrantFile, KeyFile, merged, narrowed, write_grants
-from .live import live_findings, live_heads, live_summary, watch
+from .live import last_batch, live_findings, live_heads, live_summary, watch
 from .parquet_files import ParquetFiles
 from .progress import Progress
 from .report import Report, render, write_report
@@ -330,6 +330,10 @@ def _outputs(options: Namespace) -> Iterator[_Outputs]:
             raise MisuseError(
                 f"{path}: the command writes to paths; on a cluster's storage use the functions (docs/audit.md)"
             )
+    places = [Path(path).resolve() for path in (options.output, options.plaintext, options.report) if path is not None]
+    for place, other in permutations(places, 2):
+        if place.is_relative_to(other):
+            raise MisuseError(f"{place} lies within {other}: name places for the outputs that are apart")
     with ExitStack() as stack:
         tables = None if options.output is None else stack.enter_context(folder_at_end(options.output))
         plaintext = None if options.plaintext is None else stack.enter_context(folder_at_end(options.plaintext))
@@ -338,6 +342,8 @@ def _outputs(options: Namespace) -> Iterator[_Outputs]:
 
 def watch_folder(options: Namespace) -> int:
     state = Path(options.state)
+    if options.once and not Path(options.folder).is_dir():
+        raise MisuseError(f"there is no folder {options.folder}")
     with ExitStack() as stack:
         key = chosen_key(options, stack)
         source = GrantFile(str(Path(options.grants).resolve()), key).check()
@@ -390,9 +396,10 @@ def watch_folder(options: Namespace) -> int:
                 if type(error) is not KeyboardInterrupt:
                     # Whoever ends it from outside waits for the end, not for a verdict.
                     raise
-            if not (state / "audit" / "done").is_dir():
-                return 0
             wrong = cut_off()
+            if last_batch(spark, sink) < 0:
+                print(f"no batch was finished: is anything in {options.folder}?", file=sys.stderr)
+                return 1 if wrong else 0
             return 1 if wrong or live_summary(spark, sink).filter("not verified").take(1) else 0
 
 

@@ -29,7 +29,7 @@ from .layout import Layout, checked
 from .schemas import CHECKPOINTS, EXPORT, HEADS, SUMMARY
 from .sources import GrantSource
 
-__all__ = ["live_findings", "live_heads", "live_summary", "watch"]
+__all__ = ["last_batch", "live_findings", "live_heads", "live_summary", "watch"]
 
 #: Each batch of so many writes the checkpoints of all queues, the others those of their own queues only.
 FULL_EVERY: Final = 32
@@ -88,20 +88,21 @@ def live_summary(spark: SparkSession, sink: str) -> DataFrame:
 
 
 def live_heads(heads: DataFrame, source: GrantSource, *, sink: str) -> DataFrame:
-    """What heads say of the queues after the last finished batch: `FINDINGS`, above all *tail cut off*.
+    """What heads say of the queues after the last finished batch, if any: `FINDINGS`, above all *tail cut off*.
 
     It holds for this moment and is written nowhere: frames that a head proves may still be on their way, so ask again
     after the next batch.  A head from before the last frames is in order, since a stream goes on after it.
     """
     spark = heads.sparkSession
     heads = checked(heads, HEADS, "table of heads")
-    known = _states(spark, sink, _finished(spark, sink), heads)
+    last = last_batch(spark, sink)
+    known = None if last < 0 else _states(spark, sink, last, heads)
     nothing = spark.createDataFrame([], EXPORT)
     with audit(nothing, source, heads=heads, checkpoints=known, layout=Layout.SCATTERED) as result:
         return result.findings.filter(fn.col("kind") != str(Kind.ROLLED_BACK))
 
 
-def _last(spark: SparkSession, sink: str) -> int:
+def last_batch(spark: SparkSession, sink: str) -> int:
     """The number of the last finished batch, or -1."""
     try:
         row = spark.read.parquet(f"{sink}/done").agg(fn.max("batch")).first()
@@ -111,7 +112,7 @@ def _last(spark: SparkSession, sink: str) -> int:
 
 
 def _finished(spark: SparkSession, sink: str) -> int:
-    last = _last(spark, sink)
+    last = last_batch(spark, sink)
     if last < 0:
         raise StateError(f"there are no checkpoints of a live audit in {sink}: no batch was finished yet")
     return last
@@ -119,7 +120,7 @@ def _finished(spark: SparkSession, sink: str) -> int:
 
 def _check_turn(spark: SparkSession, sink: str, number: int) -> None:
     """Refuse a sink whose last batch is neither the one before nor this one, which is then repeated."""
-    last = _last(spark, sink)
+    last = last_batch(spark, sink)
     if last not in (number - 1, number):
         raise StateError(
             f"{sink} ends with batch {last}, and this stream goes on with {number}: the two do not belong together; "

@@ -147,6 +147,8 @@ def _verdict(report: Report) -> str:
     if total:
         clean = report.verified_queues
         said.append(f"{_count(clean, 'queue')} verified without any finding." if clean else "No queue is verified.")
+    elif not report.queues:
+        said.append("The export has no rows, so nothing is shown.")
     else:
         said.append(f"All {_count(report.frames, 'frame')} opened and follow each other without a hole.")
     if open_ends:
@@ -154,7 +156,7 @@ def _verdict(report: Report) -> str:
             f"The end of {_count(open_ends, 'queue')} is not confirmed by the service's head: frames missing at the "
             "very end would not show there."
         )
-    else:
+    elif report.queues:
         said.append("The service's heads confirm the end of every queue.")
     if report.earlier:
         said.append(f"{_count(report.earlier, 'finding')} of these are of earlier audits, whose reports list them.")

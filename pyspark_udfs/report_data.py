@@ -14,6 +14,7 @@ from pyspark.sql import functions as fn
 
 from .auditing import AuditResult, total
 from .headers import header
+from .parquet_files import ParquetFiles
 from .report import FINDINGS_SHOWN, QUEUES_SHOWN, Finding, QueueLine, Report
 from .report_plots import Bar, size
 
@@ -27,8 +28,11 @@ _STEPS: Final = 4
 _INTERVAL_LIMIT: Final = 1 << 16
 
 
-def gather(export: DataFrame, result: AuditResult, *, about: Sequence[str] = (), plots: bool = True) -> Report:
+def gather(
+    export: DataFrame | ParquetFiles, result: AuditResult, *, about: Sequence[str] = (), plots: bool = True
+) -> Report:
     """The report of an audit.  Without plots, the export is not read again."""
+    export = export.table if isinstance(export, ParquetFiles) else export
     totals = total(result.summary).collect()[0]
     ends = result.summary.agg(fn.count_if("head"), fn.max("last_seq")).collect()[0]
     rows = result.findings.orderBy("service_id", "queue_id", "seq", "kind").limit(FINDINGS_SHOWN).collect()

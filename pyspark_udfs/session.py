@@ -27,6 +27,16 @@ __all__ = ["SETTINGS", "find_java", "java_home_without_vector", "quiet_stderr", 
 
 JAVA_MINIMUM: Final = 17
 
+
+def _java_memory() -> str:
+    """What Java may take: a shuffle of frames slows down with less than 4 GiB, a small machine with more."""
+    try:
+        whole = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, OSError, ValueError):  # Not a POSIX system, or one that does not say.
+        whole = 8 << 30
+    return f"{min(max(whole // 4, 1 << 30), 4 << 30) >> 20}m"
+
+
 #: What helped in measurements of this work.  A cluster has its own; each can be given to spark-submit with --conf.
 SETTINGS: Final[Mapping[str, str]] = {
     # Batches of frames between the JVM and Python: bounded by rows and by bytes, whichever comes first.
@@ -44,7 +54,7 @@ SETTINGS: Final[Mapping[str, str]] = {
     "spark.shuffle.sort.bypassMergeThreshold": "0",
     "spark.sql.session.timeZone": "UTC",
     "spark.ui.showConsoleProgress": "false",
-    "spark.driver.memory": "2g",
+    "spark.driver.memory": _java_memory(),
     # What is shuffled is small unless the export is scattered, and then a few tasks for each core are enough.
     "spark.sql.shuffle.partitions": str(4 * (os.cpu_count() or 1)),
 }

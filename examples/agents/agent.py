@@ -326,7 +326,7 @@ class Agent:
         assert self.connection is not None
         keys = [ours.key for ours in self.connection.receive_queues if ours.address == queue]
         if not keys:
-            return False  # The peer has no key for the new queue yet, so nothing can be in it.
+            return False  # The peer has no key for the new queue yet, so nothing can be in it (we are not `fast`).
         message, machine = self._next_message(queue)
         phase = self.connection.status()[0].phase
         if message is None:

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import contextlib
 import logging
 import signal
 from pathlib import Path
-from typing import Final
 
 from qsratchet import UpdatePolicy
 from qsratchet.records import MessageLimits, RetentionPolicy
@@ -18,8 +16,6 @@ from .server import Server
 from .service import Limits, Service
 from .storage import Storage
 
-SWEEP_EVERY: Final = 3_600
-
 
 async def serve(storage: Storage, limits: Limits, host: str, port: int) -> None:
     stopping = asyncio.Event()
@@ -28,10 +24,7 @@ async def serve(storage: Storage, limits: Limits, host: str, port: int) -> None:
     async with Service(storage, limits) as service:
         server = Server(service)
         print(f"listening on {host}:{await server.start(host, port)}", flush=True)
-        while not stopping.is_set():
-            await service.sweep()
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(stopping.wait(), SWEEP_EVERY)
+        await stopping.wait()
         await server.stop()
 
 
@@ -49,6 +42,7 @@ def main() -> None:
     parser.add_argument("--in-flight", type=int, default=defaults.requests, help="requests in flight")
     parser.add_argument("--patience", type=float, default=defaults.patience, help="seconds for a slow client")
     parser.add_argument("--blob-bytes", type=int, default=defaults.blob_bytes, help="bytes of all blobs together")
+    parser.add_argument("--sweep-every", type=float, default=defaults.sweep_every, help="seconds between two sweeps")
     parser.add_argument("--max-pages", type=int, help="limit of the file, in pages of 4 KiB")
     parser.add_argument(
         "--busy-timeout", type=int, default=BUSY_TIMEOUT, help="milliseconds to wait for another writer"
@@ -73,6 +67,7 @@ def main() -> None:
         requests=options.in_flight,
         patience=options.patience,
         blob_bytes=options.blob_bytes,
+        sweep_every=options.sweep_every,
     )
     try:
         if options.http:

@@ -6,7 +6,7 @@ What it says without the lock is a guess that saves work; what it says under the
 from __future__ import annotations
 
 import sqlite3
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, assert_never
 
 from qsratchet.records import QueueRecord, RetentionPolicy, Usage
@@ -47,7 +47,7 @@ class Queue:
     sender_key: bytes | None
     request_digest: bytes
     generation: int
-    state: bytes
+    state: bytes = field(repr=False)
     held: int
     record: bytes
 

@@ -122,10 +122,12 @@ def _whole(answer: http.client.HTTPResponse | urllib.error.HTTPError) -> bytes:
 
 
 def exchange_with(service: str) -> TcpExchange | HttpExchange:
-    """The way to a service at `host:port`, or at `http://host:port`."""
-    if service.startswith("http://"):
-        return HttpExchange(f"{service}/requests")
+    """The way to a service at `host:port`, or at `http://host:port`; `https:` where a proxy brings TLS."""
+    if service.startswith(("http://", "https://")):
+        return HttpExchange(f"{service.rstrip('/')}/requests")
     host, _, port = service.rpartition(":")
+    if not host or not port.isdecimal():
+        raise SystemExit(f"a service is host:port or http://host:port, not {service}")
     return TcpExchange(host, int(port))
 
 
@@ -149,7 +151,7 @@ class Client:
         return self._ask(Accepted, sender_id, Enqueue(message_id=message_id, message=message)).seq
 
     def fetch(self, queue_id: bytes, first: int, limit: int = 100) -> Fetched:
-        """The frames from this number on.  Give what `Dequeuer.acknowledge` says, after the state was persisted."""
+        """The frames from this number on.  Give `Dequeuer.fetch_from`, after the state was persisted."""
         return self._ask(Fetched, queue_id, Fetch(first=first, limit=limit))
 
     def head(self, queue_id: bytes, nonce: bytes) -> bytes:

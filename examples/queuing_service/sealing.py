@@ -11,7 +11,7 @@ import hashlib
 import logging
 import sqlite3
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from qsratchet import (
@@ -43,7 +43,7 @@ class Sealed:
     #: What was sealed before this one, from the same loaded state.
     after: Sealed | None = None
     generation: int
-    state: bytes
+    state: bytes = field(repr=False)
     frames: Sequence[Frame]
     #: Set when it is in the file.
     written: bool = False

@@ -41,6 +41,8 @@ class Limits:
     patience: float = 30.0
     #: How many bytes blobs may take together: a sweep evicts what is more.
     blob_bytes: int = 1 << 30
+    #: How often to delete what may go, in seconds.  Dates have no time of day, so more often than this is of no use.
+    sweep_every: float = 3_600.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,21 +67,31 @@ class Service:
         self._in_flight = 0
         self._thread = threading.Thread(target=self._write, name="writer")
         self._loop: asyncio.AbstractEventLoop
+        self._sweeping: asyncio.Task[None]
 
     async def __aenter__(self) -> Self:
         self._loop = asyncio.get_running_loop()
         self._thread.start()
+        await self.sweep()
+        self._sweeping = self._loop.create_task(self._keep_sweeping())
         return self
 
     async def __aexit__(self, *_: object) -> None:
+        self._sweeping.cancel()
         self._queue.put(None)
         await asyncio.to_thread(self._thread.join)
 
     async def sweep(self) -> None:
-        """Delete what may go today, and blobs beyond the limit; once a day is enough."""
+        """Delete what may go today, and blobs beyond the limit."""
         sweep = _Sweep(done=self._loop.create_future())
         self._queue.put(sweep)
-        await sweep.done
+        # Whoever stops waiting does not undo it, and the writer still says that it is done.
+        await asyncio.shield(sweep.done)
+
+    async def _keep_sweeping(self) -> None:
+        while True:
+            await asyncio.sleep(self.limits.sweep_every)
+            await self.sweep()
 
     async def answer(self, data: bytes) -> bytes:
         """The answer to a request, as bytes.  Nothing that a stranger sends raises."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Final, assert_never
@@ -70,7 +70,7 @@ CHECKPOINT_EVERY: Final = 1_000
 
 _FULL: Final = Refusal(Fault.FULL, "there is no room; nothing happened; try again when there is")
 _BUSY: Final = Refusal(Fault.BUSY, "the database is locked; nothing happened; try again")
-#: After so many conflicts in a row the lock is taken first, so that nobody waits for ever.
+#: After so many attempts at a batch the lock is taken first, so that nobody waits, or seals in vain, for ever.
 PATIENCE: Final = 3
 
 
@@ -114,12 +114,10 @@ class Storage:
     def answer_all(self, requests: Sequence[Request], now: float) -> list[Answer | Refusal]:
         """Carry out requests in order; when this returns, what was done is on the disk."""
         answers: list[Answer | Refusal] = []
-        conflicts = 0
+        attempts = 0
         while len(answers) < len(requests):
-            left = requests[len(answers) :]
-            done = self._attempt(left, now, lock_first=conflicts >= PATIENCE)
-            conflicts = 0 if done else conflicts + 1
-            answers += done
+            answers += self._attempt(requests[len(answers) :], now, lock_first=attempts >= PATIENCE)
+            attempts += 1
         return answers
 
     def seal_all(self, requests: Sequence[Request], now: float) -> list[Sealed | Refusal | None]:
@@ -130,10 +128,13 @@ class Storage:
         """One transaction: the answers up to the first conflict, so that the order of requests is kept."""
         answers: list[Answer | Refusal] = []
         try:
-            sealed = [] if lock_first else self.seal_all(requests, now)
+            sealed: Iterable[Sealed | Refusal | None] = []
+            if not lock_first:
+                sealed = self.seal_all(requests, now)
             self.database.execute("BEGIN IMMEDIATE")
             if lock_first:
-                sealed = self.seal_all(requests, now)
+                # One by one, each over what the one before wrote: nothing comes between, nothing is sealed twice.
+                sealed = (self.seal_all([request], now)[0] for request in requests)
             for request, made in zip(requests, sealed, strict=True):
                 try:
                     answers.append(self._answer(request, made, now))

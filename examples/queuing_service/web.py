@@ -53,7 +53,6 @@ def application(storage: Storage, limits: Limits) -> Starlette:
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
         async with service:
-            await service.sweep()
             yield
 
     async def requests(http: HttpRequest) -> Response:
@@ -86,6 +85,10 @@ def patient_protocol(patience: float) -> type[H11Protocol]:
     class PatientProtocol(H11Protocol):
         _headers: asyncio.TimerHandle | None = None
         _writing: asyncio.TimerHandle | None = None
+
+        def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+            super().connection_made(transport)
+            self._headers = self._start()
 
         def data_received(self, data: bytes) -> None:
             super().data_received(data)

@@ -184,7 +184,7 @@ class Dequeuer(Sensitive):
     def acknowledge(self) -> int:
         """Every frame below this number is in the state that was dumped last, so the service may delete it.
 
-        Call `dump`, persist, then send this number; fetching from it says the same.
+        Call `dump`, persist, then send this number.  Fetch from `fetch_from`, one before it, not from here.
         """
         return self._acknowledge
 

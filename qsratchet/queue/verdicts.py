@@ -112,7 +112,7 @@ class Fork(FrameRejected):
     def __init__(self, seq: int) -> None:
         super().__init__(
             f"another frame was read under number {seq}: the copy is damaged, or the service went back in time "
-            "or has two writers; check the head, and reset the queue if the service cannot go on from there"
+            "or has two writers; fetch it again, and reset the queue if it is still another, even if the head is right"
         )
         self.seq = seq
 

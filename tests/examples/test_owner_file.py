@@ -78,6 +78,26 @@ def test_a_grant_is_deleted_when_all_frames_of_its_epoch_were_acknowledged(servi
     owner.close()
 
 
+def test_the_grants_for_an_audit_begin_where_the_owner_left_off_whatever_the_service_still_holds(
+    service: Running, tmp_path: Path
+) -> None:
+    owner = Owner(tmp_path / "owner.db", service.exchange(), SERVICE_ID, record_grants=True)
+    owner.connect()
+    send(service, owner, 2)
+    owner.read()
+    owner.read()  # Acknowledges all but the last frame.
+    (left,) = owner.grants()
+    send(service, owner, 4)
+    stored = sqlite3.connect(service.database, isolation_level=None)
+    # Frames are lost that the owner has not read, and the one that it left: an audit must find them missing.
+    assert stored.execute("DELETE FROM frames WHERE seq <= ?", (left.first_seq + 2,)).rowcount == 3
+    assert owner.grants()[0] == left
+    stored.execute("DELETE FROM frames")
+    assert owner.grants()[0] == left
+    stored.close()
+    owner.close()
+
+
 def test_what_the_send_command_sends_is_what_the_owner_program_reads(service: Running, tmp_path: Path) -> None:
     options = [sys.executable, "-m", "examples.owner", "--service", service.address]
     owner = subprocess.Popen(

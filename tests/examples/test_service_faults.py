@@ -137,6 +137,15 @@ def test_a_half_written_request_costs_its_sender_the_connection_and_nobody_else(
         assert pair.read() == [b"whole"]
 
 
+def test_a_client_that_says_nothing_does_not_keep_an_http_connection(tmp_path: Path) -> None:
+    with (
+        running(tmp_path / "service.db", "--patience", "0.2", "--http") as service,
+        raw_socket(service.port) as silent,
+    ):
+        ended(silent)
+        assert service.process.poll() is None
+
+
 def ended(connection: socket.socket) -> None:
     """Read to the end of a connection, which the other side has to end."""
     try:

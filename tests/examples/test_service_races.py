@@ -7,6 +7,7 @@ import select
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -26,7 +27,7 @@ from examples.queuing_service.protocol import (
 )
 from examples.queuing_service.sealing import Sealed
 from examples.queuing_service.storage import PATIENCE, Storage
-from qsratchet import Dequeuer, Message, UpdatePolicy
+from qsratchet import Dequeuer, Enqueuer, Message, UpdatePolicy
 from qsratchet.crypto import SigningKey
 from qsratchet.records import MessageLimits, RetentionPolicy, Usage
 
@@ -254,6 +255,34 @@ def test_a_queue_may_be_created_used_and_offered_a_key_in_one_batch(two: Two) ->
     offer = OfferKey(offer=two.machine.offer_key().encode())
     assert two.ask(two.by_owner(offer), two.by_owner(offer), two.message(b"2")) == [Done, Done, Accepted]
     assert two.read() == [b"2"]
+
+
+def test_a_batch_that_runs_into_its_own_queues_seals_each_request_a_few_times_at_most(tmp_path: Path) -> None:
+    sealed = 0
+
+    class Counted(Enqueuer):
+        @classmethod
+        def create(cls, *arguments: Any, **options: Any) -> Any:
+            nonlocal sealed
+            sealed += 1
+            return super().create(*arguments, **options)
+
+    storage = Storage(tmp_path / "service.db", SERVICE_ID, machine=Counted)
+    owner, sender = (SigningKey.generate().public() for _ in range(2))
+    batch: list[Request] = []
+
+    def add(target: bytes, key: bytes, operation: Operation) -> None:
+        batch.append(Request(target=target, number=int(Two.NOW * 1e6) + len(batch), key=key, operation=operation))
+
+    for number in range(20):
+        queue_id, sender_id = bytes([1, number]) * 12, bytes([2, number]) * 12
+        creation = Dequeuer.create(SERVICE_ID, queue_id)[1].encode()
+        add(queue_id, owner, Create(request=creation, sender_id=sender_id, usage=Usage.MESSAGING))
+        add(sender_id, sender, Enqueue(message_id=os.urandom(16), message=b"first"))
+    answers = storage.answer_all(batch, Two.NOW)
+    assert [type(answer) for answer in answers] == [Done, Accepted] * 20
+    assert sealed <= 20 * (PATIENCE + 1)
+    storage.close()
 
 
 def test_a_worker_that_loses_again_and_again_takes_the_lock_first(tmp_path: Path) -> None:

@@ -30,7 +30,7 @@ from qsratchet import Dequeuer, Message, ReadPolicy, Updated
 from qsratchet.crypto import SigningKey
 from qsratchet.records import Usage
 
-from .processes import SERVICE_ID, integrity, running
+from .processes import SERVICE_ID, integrity, running, until
 
 DAY = 86_400.0
 START = datetime(2026, 1, 1, 12, tzinfo=UTC).timestamp()
@@ -182,3 +182,13 @@ def test_a_service_sweeps_when_it_starts(tmp_path: Path) -> None:
     old.storage = fresh.storage = again
     assert (old.is_there, fresh.is_there) == (False, True)
     again.close()
+
+
+@pytest.mark.parametrize("wire", [(), ("--http",)], ids=["tcp", "http"])
+def test_a_service_goes_on_sweeping_while_it_runs(tmp_path: Path, wire: tuple[str, ...]) -> None:
+    with running(tmp_path / "service.db", "--sweep-every", "0.05", *wire) as service:
+        storage = Storage(tmp_path / "service.db", SERVICE_ID)
+        old = Queue(storage, time.time() - 30 * DAY)
+        until(lambda: "swept: 1 queues" in service.log(), "the queue is swept")
+        assert not old.is_there
+        storage.close()

@@ -12,8 +12,9 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from pyspark_udfs import GrantSource, Layout, ParquetFiles, audit, layout_of, open_frames
+from pyspark_udfs import GrantSource, Layout, ParquetFiles, audit, gather, layout_of, open_frames, render
 from pyspark_udfs import parquet_files as module
+from pyspark_udfs.answers import audit_lines
 from pyspark_udfs.faults import AuditFailed, spark_errors_in_a_sentence
 from qsratchet import MisuseError
 
@@ -53,6 +54,7 @@ def test_the_workers_read_every_row_group_once_and_the_plan_says_so(
     with audit(files, source) as result:
         assert result.layout is Layout.CLUSTERED
         assert result.findings.collect() == []
+        assert gather(files, result).frames == len(ROWS)
         text = io.StringIO()
         with contextlib.redirect_stdout(text):
             result.explain()
@@ -98,6 +100,12 @@ def test_an_export_without_rows_has_no_findings(spark: SparkSession, tmp_path: P
     export_of(spark, tmp_path / "rows", [[]])
     with audit(ParquetFiles(spark, str(tmp_path / "rows")), source_of(tmp_path / "grants", QUEUES)) as result:
         assert (result.findings.count(), result.summary.count(), result.messages.count()) == (0, 0, 0)
+        report = gather(ParquetFiles(spark, str(tmp_path / "rows")), result)
+    # Nothing was found wrong, and nothing was found right either.
+    assert next(audit_lines(report, show=1, written={})) == "NOTHING TO AUDIT: the export has no rows"
+    page = render(report)
+    assert "There was nothing to audit" in page
+    assert "confirm the end" not in page
 
 
 def test_a_file_that_is_cut_short_or_lacks_a_column_is_named(spark: SparkSession, tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 from argparse import Namespace
 from contextlib import ExitStack
 from pathlib import Path
@@ -230,24 +231,41 @@ def test_watching_finds_what_one_audit_finds_over_two_runs(
     ]
 
 
+def test_a_watch_that_saw_no_row_still_looks_at_the_heads(
+    clean: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    keys = ["--grants", clean / "audit.grants", "--passphrase-file", clean / "passphrase.txt"]
+    arguments = ["watch", tmp_path / "arriving", "--state", tmp_path / "state", "--once", *keys]
+    assert "there is no folder" in failed(capsys, *arguments)
+    (tmp_path / "arriving").mkdir()
+    assert main([*map(str, arguments)]) == 0
+    assert "no batch was finished" in capsys.readouterr().err
+    assert main([*map(str, arguments), "--heads", str(clean / "heads.parquet"), "--json"]) == 1
+    ends = json.loads(capsys.readouterr().out)
+    manifest = json.loads((clean / "manifest.json").read_text())
+    assert ends["count"] == manifest["queues"]
+    assert {row["kind"] for row in ends["findings"]} == {"tail cut off"}
+
+
 def test_who_ends_a_watch_from_outside_gets_no_verdict_but_the_status_of_the_signal(
     damaged: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     class Query:
-        stopped = False
+        stopped = threading.Event()
 
         def awaitTermination(self) -> None:  # noqa: N802 - Spark's name.
             os.kill(os.getpid(), signal.SIGTERM)
+            self.stopped.wait()
 
         def stop(self) -> None:
-            self.stopped = True
+            self.stopped.set()
 
     query = Query()
     monkeypatch.setattr(commands, "watch", lambda *_, **__: query)
     keys = ["--grants", damaged / "audit.grants", "--passphrase-file", damaged / "passphrase.txt"]
     arguments = ["watch", tmp_path / "arriving", "--state", tmp_path / "state", *keys]
     assert main([*map(str, arguments)]) == 143
-    assert query.stopped
+    assert query.stopped.is_set()
     assert "goes on where it was" in capsys.readouterr().err
 
 
@@ -284,6 +302,11 @@ def test_wrong_use_ends_with_2_and_one_sentence(
     assert "no column seq" in failed(capsys, "audit", clean / "heads.parquet", *keys)
     assert "KEY=VALUE" in failed(capsys, "audit", clean, "--conf", "nonsense")
     assert "is there already" in failed(capsys, "audit", clean, "-o", clean)
+    inside = ["-o", tmp_path / "out", "--plaintext", tmp_path / "out" / "plain"]
+    assert "that are apart" in failed(capsys, "audit", clean, *inside)
+    assert "that are apart" in failed(capsys, "audit", clean, *inside[:2], "--report", tmp_path / "out" / "page.html")
+    assert "that are apart" in failed(capsys, "audit", clean, *inside[:2], "--plaintext", tmp_path / "out")
+    assert not (tmp_path / "out").exists()
     assert "holds owner keys" in failed(capsys, "audit", clean, "--grants", clean / "owner.keys")
     assert "is there already" in failed(capsys, "sample", clean)
     assert "not a kind of defect" in failed(capsys, "sample", tmp_path / "new", "--defects", "gaps")
